@@ -1,0 +1,77 @@
+"""Counter-based noise: a number depends on (seed, stream, run, step, particle, component) and on nothing else.
+
+Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3") turns a 128-bit counter
+and a 64-bit key into 128 random bits; two 53-bit uniforms and Box-Muller make two normals of them. So threads, chunks
+and resume points cannot change a number, and particle k has the same noise at N and at 2N.
+
+Counter: (component pair, particle, run, step). Key: from (seed, stream) by NumPy's SeedSequence.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meanfield._numba import njit, prange
+
+__all__ = ["NOISE", "generator", "normals", "philox_key"]
+
+# Streams: what a number is for. Kept apart in the key, so one seed serves all of them.
+NOISE, INITIAL, MINIBATCH, PHASES, WEIGHTS, SHUFFLE, DROPOUT = range(7)
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_S32, _S11 = np.uint64(32), np.uint64(11)
+
+
+def philox_key(seed: int, stream: int) -> NDArray[np.uint64]:
+    """Two 32-bit key words (held in uint64) for one purpose of one seed."""
+    return np.random.SeedSequence([seed, stream]).generate_state(2, np.uint32).astype(np.uint64)
+
+
+def generator(seed: int, stream: int, *more: int) -> np.random.Generator:
+    """A NumPy generator for draws that are made once, outside any parallel loop."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, stream, *more])))
+
+
+@njit()
+def philox(c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64):  # type: ignore[no-untyped-def]
+    """Philox4x32-10 on 32-bit words held in uint64 (products of two words fit, so nothing overflows)."""
+    for _ in range(10):
+        p0 = _M0 * c0
+        p1 = _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _S32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _S32) ^ c3 ^ k1, p0 & _LOW
+        k0 = (k0 + _W0) & _LOW
+        k1 = (k1 + _W1) & _LOW
+    return c0, c1, c2, c3
+
+
+@njit()
+def _normal_pair(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    a, b, c, d = philox(c0, c1, c2, c3, k0, k1)
+    # (53 random bits + 1/2) / 2^53 lies strictly inside (0, 1): the logarithm below never sees 0
+    u = (np.float64(((a << _S32) | b) >> _S11) + 0.5) * 1.1102230246251565e-16
+    v = (np.float64(((c << _S32) | d) >> _S11) + 0.5) * 1.1102230246251565e-16
+    radius = math.sqrt(-2.0 * math.log(u))
+    angle = 6.283185307179586 * v
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+@njit(parallel=True)
+def normals(key, first_run, step, out):  # type: ignore[no-untyped-def]
+    """Standard normals for one step, out[(run, particle, component)]; ``first_run`` offsets the run index."""
+    n_runs, n_particles, dim = out.shape
+    s = np.uint64(step)
+    for flat in prange(n_runs * n_particles):
+        run = flat // n_particles
+        particle = flat - run * n_particles
+        r = np.uint64(first_run + run)
+        p = np.uint64(particle)
+        for pair in range((dim + 1) // 2):
+            x, y = _normal_pair(np.uint64(pair), p, r, s, key[0], key[1])
+            out[run, particle, 2 * pair] = x
+            if 2 * pair + 1 < dim:
+                out[run, particle, 2 * pair + 1] = y

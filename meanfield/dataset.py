@@ -1,0 +1,123 @@
+"""Every Dataset variable, declared once: its dims, unit and sentence; save, load and provenance.
+
+Units: lengths, times and energies are the problem's own (the equations are dimensionless), written "1" where a number
+has none.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from meanfield.problem import config
+
+__all__ = ["SCHEMA", "VARIABLES", "dataset", "load"]
+
+SCHEMA = 1
+
+
+class Declared(NamedTuple):
+    """One variable: the dims it may have (some may be absent), its unit, one sentence."""
+
+    dims: tuple[str, ...]
+    units: str
+    sentence: str
+
+
+VARIABLES: dict[str, Declared] = {
+    # coordinates
+    "time": Declared(("time",), "time", "Physical time of the saved state."),
+    "run": Declared(("run",), "1", "Independent realisation."),
+    "particle": Declared(("particle",), "1", "Particle index."),
+    "component": Declared(("component",), "1", "Component of the position."),
+    "x": Declared(("x",), "length", "Cell centre."),
+    "n_particles": Declared(("n_particles",), "1", "Number of particles."),
+    # simulate
+    "position": Declared(("run", "time", "particle", "component"), "length", "Position of each particle."),
+    "clipped_fraction": Declared(("run", "time"), "1", "Share of particle steps since the last saved time whose proposal "
+                                 "left the domain and was put back."),
+    "max_displacement": Declared(("run", "time"), "length", "Largest step of a particle before it was put back into the "
+                                 "domain, since the last saved time."),
+    # solve, gibbs
+    "density": Declared(("time", "x"), "1 / length", "Cell averages of the density; they integrate to 1."),
+    "free_energy": Declared(("time",), "energy", "F_beta = energy + entropy / beta of the cell averages."),
+    "energy": Declared(("time",), "energy", "E = int V rho + (1/2) iint g rho rho."),
+    "entropy": Declared(("time",), "1", "Ent = int rho log rho."),
+    "dissipation": Declared(("time",), "energy / time", "D = int rho |grad(U + log(rho) / beta)|^2 from the discrete "
+                            "fluxes; dF/dt = -D."),
+    "mass": Declared(("time",), "1", "int rho."),
+    "min_density": Declared(("time",), "1 / length", "Smallest cell average."),
+    "n_steps": Declared(("time",), "1", "Accepted time steps so far."),
+    "n_rejected": Declared(("time",), "1", "Time steps refused so far by the error or the energy guard."),
+    "drift_potential": Declared(("time", "x"), "energy", "U = V + g * rho in each cell."),
+    "residual": Declared((), "1", "Largest change of log rho under one more fixed-point map."),
+    # diagnostics
+    "wasserstein": Declared(("run", "time", "n_particles"), "length", "Wasserstein distance W_p; the order p is in attrs."),
+    "rate": Declared((), "1", "Slope of log error against log n_particles."),
+    "rate_stderr": Declared((), "1", "Standard error of the rate."),
+}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a number depends on."""
+    return {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba", "xarray")} | {
+        "meanfield": _own_version()}
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version("meanfield")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+uninstalled"
+
+
+def dataset(made_by: str, variables: Mapping[str, Any], coords: Mapping[str, Any], *,
+            settings: Mapping[str, Any]) -> xr.Dataset:
+    """Build a Dataset of declared variables; ``settings`` (the call's arguments) become one JSON attribute.
+
+    Raises KeyError for a name that is not declared, ValueError for a shape that does not fit its dims.
+    """
+    coords = {name: np.asarray(value) for name, value in coords.items()}
+    arrays: dict[str, xr.Variable] = {}
+    for name, value in variables.items():
+        declared = VARIABLES[name]
+        dims = tuple(d for d in declared.dims if d in coords)
+        arrays[name] = xr.Variable(dims, value, {"long_name": declared.sentence, "units": declared.units})
+    coordinates = {name: xr.Variable((name,), value, {"long_name": VARIABLES[name].sentence,
+                                                      "units": VARIABLES[name].units})
+                   for name, value in coords.items()}
+    attrs = {"made_by": f"meanfield.{made_by}", "schema": SCHEMA,
+             "config": json.dumps(config(dict(settings)), sort_keys=True), "versions": json.dumps(versions())}
+    result = xr.Dataset(arrays, coordinates, attrs)
+    for variable in result.variables.values():
+        variable.encoding["_FillValue"] = None  # no value stands for "missing" (1e300 and 0 come back as they are)
+    return result
+
+
+def load(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read a Dataset of ours into memory (the file is closed again).
+
+    Raises FileNotFoundError, or ValueError where the file is not one of ours or of a newer schema.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"no Dataset at {file}")
+    try:
+        with xr.open_dataset(file, engine="h5netcdf") as opened:
+            result = opened.load()
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        raise ValueError(f"{file} is not a readable netCDF-4 file ({type(error).__name__}: {error})") from None
+    made_by, schema = result.attrs.get("made_by", ""), result.attrs.get("schema")
+    if not str(made_by).startswith("meanfield."):
+        raise ValueError(f"{file} was not made by meanfield (no made_by attribute)")
+    if schema is None or int(schema) > SCHEMA:
+        raise ValueError(f"{file} has schema {schema}, this version reads up to {SCHEMA}")
+    result.attrs["schema"] = int(schema)
+    return result

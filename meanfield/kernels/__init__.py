@@ -1,0 +1,1 @@
+"""Compiled loops: no checks, no allocation of results, they write to ``out``."""
