@@ -1,0 +1,86 @@
+"""Interacting particles, their McKean-Vlasov density, and kernels learnt by the same particles.
+
+    import meanfield as mf
+    problem = mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.Log(), inverse_temperature=10)
+    run = mf.simulate(problem, n_particles=1000, dt=1e-3, t_end=0.5, seed=0)
+    flow = mf.solve(problem, mf.Grid(400), t_end=0.5)
+    mf.wasserstein(run, flow, order=1)
+
+Names load what they need when they are first used, so that ``import meanfield`` takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_WHERE = {
+    "_checks": ("UnstableStepError",),
+    "registry": ("register",),
+    "domain": ("Ball", "Box", "Domain", "Interval"),
+    "potentials": ("DoubleWell", "Potential", "Quadratic", "Zero"),
+    "interactions": ("Coulomb", "Interaction", "Log", "NoInteraction", "QuadraticPair", "Riesz"),
+    "problem": ("Problem",),
+    "line": ("Grid",),
+    "dataset": ("load",),
+    "particles": ("simulate",),
+    "pde": ("solve",),
+    "equilibrium": ("gibbs",),
+    "diagnostics.transport": ("wasserstein",),
+    "diagnostics.energy": ("free_energy", "hamiltonian"),
+    "diagnostics.rates": ("fit_rate",),
+    "learning.alignment": ("KernelAlignment",),
+    "learning.features": ("KernelFeatures",),
+    "attention.classifier": ("KernelAttentionClassifier",),
+}
+_MODULE = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("meanfield")
+        raise AttributeError(f"module 'meanfield' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"meanfield.{_MODULE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if TYPE_CHECKING:
+    from meanfield._checks import UnstableStepError as UnstableStepError
+    from meanfield.attention.classifier import KernelAttentionClassifier as KernelAttentionClassifier
+    from meanfield.dataset import load as load
+    from meanfield.diagnostics.energy import free_energy as free_energy
+    from meanfield.diagnostics.energy import hamiltonian as hamiltonian
+    from meanfield.diagnostics.rates import fit_rate as fit_rate
+    from meanfield.diagnostics.transport import wasserstein as wasserstein
+    from meanfield.domain import Ball as Ball
+    from meanfield.domain import Box as Box
+    from meanfield.domain import Domain as Domain
+    from meanfield.domain import Interval as Interval
+    from meanfield.equilibrium import gibbs as gibbs
+    from meanfield.interactions import Coulomb as Coulomb
+    from meanfield.interactions import Interaction as Interaction
+    from meanfield.interactions import Log as Log
+    from meanfield.interactions import NoInteraction as NoInteraction
+    from meanfield.interactions import QuadraticPair as QuadraticPair
+    from meanfield.interactions import Riesz as Riesz
+    from meanfield.learning.alignment import KernelAlignment as KernelAlignment
+    from meanfield.learning.features import KernelFeatures as KernelFeatures
+    from meanfield.line import Grid as Grid
+    from meanfield.particles import simulate as simulate
+    from meanfield.pde import solve as solve
+    from meanfield.potentials import DoubleWell as DoubleWell
+    from meanfield.potentials import Potential as Potential
+    from meanfield.potentials import Quadratic as Quadratic
+    from meanfield.potentials import Zero as Zero
+    from meanfield.problem import Problem as Problem
+    from meanfield.registry import register as register

@@ -1,0 +1,1 @@
+"""Reading: diagnostics take Datasets and a Problem, never an engine's insides."""
