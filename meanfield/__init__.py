@@ -30,6 +30,7 @@ _WHERE = {
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.rates": ("fit_rate",),
     "learning.alignment": ("KernelAlignment",),
+    "learning.normalized": ("NormalizedAlignment",),
     "learning.features": ("KernelFeatures",),
     "attention.classifier": ("KernelAttentionClassifier",),
 }
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from meanfield.interactions import Riesz as Riesz
     from meanfield.learning.alignment import KernelAlignment as KernelAlignment
     from meanfield.learning.features import KernelFeatures as KernelFeatures
+    from meanfield.learning.normalized import NormalizedAlignment as NormalizedAlignment
     from meanfield.line import Grid as Grid
     from meanfield.particles import simulate as simulate
     from meanfield.pde import solve as solve

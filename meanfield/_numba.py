@@ -27,7 +27,7 @@ from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["cache_folder", "njit", "prange", "threads", "with_threads"]
+__all__ = ["cache_folder", "njit", "prange", "thread_count", "with_threads"]
 
 prange = numba.prange
 _FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
@@ -107,7 +107,7 @@ def njit(*, parallel: bool = False, inline: bool = False) -> Callable[[Callable[
     return wrap
 
 
-def threads(requested: int | None) -> int:
+def thread_count(requested: int | None) -> int:
     """The number of threads a call will use: ``requested``, or all that Numba was started with."""
     if requested is None:
         return int(numba.config.NUMBA_NUM_THREADS)
@@ -126,7 +126,7 @@ def with_threads(requested: int | None = None) -> Iterator[None]:
     One BLAS thread, since a matrix product split over more has other rounding: numbers would depend on the machine.
     """
     before = numba.get_num_threads()
-    numba.set_num_threads(threads(requested))
+    numba.set_num_threads(thread_count(requested))
     try:
         with _blas().limit(limits=1, user_api="blas"):
             yield

@@ -43,7 +43,7 @@ class Checkpoint:
     def read(self, n_steps: int) -> tuple[int, dict[str, Array]]:
         """The step reached and the arrays. Raises ValueError if the file is foreign, damaged or already beyond."""
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 state = {name: file[name] for name in file.files}
             schema, step = int(state.pop("schema")), int(state.pop("step"))
             stored = json.loads(str(state.pop("settings")))

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.spatial import cKDTree
 from tqdm import tqdm
 
 from meanfield import _checks, _rng
 from meanfield._checks import Array, UnstableStepError
-from meanfield._numba import with_threads
+from meanfield._numba import thread_count, with_threads
 from meanfield.checkpoint import Checkpoint
 from meanfield.dataset import dataset
 from meanfield.interactions import SPRING, PairLaw
@@ -33,6 +34,8 @@ __all__ = ["simulate"]
 SCHEMES = ("projected", "reflected")
 # below this many pair terms a step, waking a second thread costs more than it brings (9 us against 20 ms at N = 16)
 _ONE_THREAD_BELOW = 200_000
+# a core (see ``simulate``) above this share of the domain's diameter is no small correction any more
+_COARSEST_CORE = 0.1
 
 
 def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_runs: int = 1,
@@ -62,15 +65,17 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
 
     Singular kernels: an explicit step of length dt cannot resolve a pair closer than its core, the distance r_c at which
     one step would move the pair apart by r_c itself (r_c^(s+2) = 2 |s| |strength| dt / (N - 1), with |s| read as 1 for
-    the logarithm). Below r_c the pair force is linear in the displacement; r_c is in the attribute ``core_radius`` and
-    vanishes with dt and with 1 / N. Why: docs/decisions/0002.
+    the logarithm). Below r_c the force of an unsoftened pair is linear in its displacement; r_c is in the attribute
+    ``core_radius`` and vanishes with dt and with 1 / N. A softened kernel is taken as it is. Why: docs/decisions/0002.
 
     Raises ValueError for arguments that make no sense (positions outside the domain or coincident under a singular
-    kernel included), ``UnstableStepError`` if a drift step is longer than the domain's diameter or not finite.
+    kernel included), ``UnstableStepError`` if a drift step is longer than the domain's diameter or not finite, or if r_c
+    is above a tenth of the diameter.
 
     Source: Algorithm 1 of arXiv:2607.23869; reflection: Bossy, Gobet, Talay (2004).
     """
     plan = _plan(n_particles, dt, t_end, n_runs, save_every)
+    threads = thread_count(threads)
     _checks.choice("scheme", scheme, SCHEMES)
     seed = _checks.seed_int(seed)
     if not isinstance(problem, Problem):
@@ -89,6 +94,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     try:
         with with_threads(1 if plan.pairs < _ONE_THREAD_BELOW else threads), bar:
             advance = _stepper(problem, plan, scheme, seed, x)
+            _refuse_coarse(problem, plan, x)
             for step in range(first, plan.n_steps):
                 proposal, moved = advance(x, step)
                 record.note(proposal, moved, x)
@@ -168,8 +174,8 @@ def _refuse_coincident(x: Array) -> None:
 
 
 def _core_radius(law: PairLaw, plan: _Plan) -> float:
-    """Where one explicit step would move a pair apart by its own distance (see ``simulate``)."""
-    if law.family == SPRING or plan.n_particles == 1:
+    """Where one explicit step would move an unsoftened pair apart by its own distance (see ``simulate``)."""
+    if law.family == SPRING or law.softening > 0 or plan.n_particles == 1:
         return 0.0
     speed = 2.0 * abs(law.coupling) * (abs(law.s) if law.s else 1.0) * plan.dt / (plan.n_particles - 1)
     return float(speed ** (1.0 / (law.s + 2.0)))
@@ -215,6 +221,21 @@ def _refuse_unstable(problem: Problem, drift: Array, step: int, plan: _Plan) -> 
     else:
         cure, reason = "look at the potential's gradient there", "which is not a finite number"
     raise UnstableStepError(f"{where}, {reason}; {cure}", step=step, time=time, run=run, particle=particle)
+
+
+def _refuse_coarse(problem: Problem, plan: _Plan, x: Array) -> None:
+    diameter = problem.domain.diameter
+    for law in problem.laws:
+        core = _core_radius(law, plan)
+        if core > _COARSEST_CORE * diameter:
+            distance, partner = cKDTree(x[0]).query(x[0], k=2)
+            particle = int(np.argmin(distance[:, 1]))
+            raise UnstableStepError(
+                f"at step 0 one step of dt = {plan.dt:g} throws pairs closer than {core:.3g} apart by more than their own "
+                f"distance, {core / diameter:.3g} times the diameter {diameter:.3g} of the domain (particles {particle} and "
+                f"{int(partner[particle, 1])} of run 0 are {distance[particle, 1]:.3g} apart); take dt <= "
+                f"{plan.dt * (_COARSEST_CORE * diameter / core) ** (law.s + 2):.2g} or give the interaction a softening",
+                step=0, time=0.0, run=0, particle=particle)
 
 
 class _Record:

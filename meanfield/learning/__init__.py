@@ -1,0 +1,1 @@
+"""Learning: the simulator's particles as random features of a kernel."""
