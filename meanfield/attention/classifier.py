@@ -148,9 +148,9 @@ class KernelAttentionClassifier(ClassifierMixin, BaseEstimator):
             validation: tuple[Any, Any] | None = None) -> KernelAttentionClassifier:
         """Learn from a list of texts (or of pairs) and one label each.
 
-        ``validation=(texts, labels)`` steers early stopping. Raises TypeError for what is not text, ValueError
-        for empty data, lengths that differ, missing labels, a single class, labels in ``validation`` that the
-        training labels lack, and settings out of range.
+        ``validation=(texts, labels)`` steers early stopping. Raises TypeError for what is not text, and
+        ValueError for empty data, lengths that differ, missing labels, a single class, labels in
+        ``validation`` that the training labels lack, and settings out of range.
         """
         self._check_settings()
         checked, pairs = check_texts(texts)
