@@ -16,6 +16,7 @@ import functools
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["cache_folder", "njit", "prange", "thread_count", "with_threads"]
+__all__ = ["cache_folder", "njit", "one_blas_thread", "prange", "thread_count", "with_threads"]
 
 prange = numba.prange
 _FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
@@ -119,16 +120,38 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()  # scanning the loaded libraries takes milliseconds: once
 
 
+_lock = threading.Lock()
+_users: list[object] = []
+_limits: list[Any] = []
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One BLAS thread inside: a product split over more rounds differently, so numbers would depend on the machine.
+
+    The limit belongs to the process, so nested and concurrent users count: the first sets it, the last lifts it.
+    """
+    me = object()
+    with _lock:
+        if not _users:
+            _limits.append(_blas().limit(limits=1, user_api="blas"))
+        _users.append(me)
+    try:
+        yield
+    finally:
+        with _lock:
+            _users.remove(me)
+            if not _users:
+                _limits.pop().restore_original_limits()
+
+
 @contextmanager
 def with_threads(requested: int | None = None) -> Iterator[None]:
-    """Run a block with that many Numba threads and one BLAS thread, and give back the caller's settings.
-
-    One BLAS thread, since a matrix product split over more has other rounding: numbers would depend on the machine.
-    """
+    """Run a block with that many Numba threads and one BLAS thread, and give back the caller's settings."""
     before = numba.get_num_threads()
     numba.set_num_threads(thread_count(requested))
     try:
-        with _blas().limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             yield
     finally:
         numba.set_num_threads(before)

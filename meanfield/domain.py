@@ -115,8 +115,8 @@ class Box(Domain):
         return math.hypot(*(h - l for l, h in zip(self.low, self.high, strict=True)))
 
     def contains(self, points: Array) -> NDArray[np.bool_]:
-        inside: NDArray[np.bool_] = ((points >= self.low) & (points <= self.high)).all(axis=-1)
-        return inside
+        inside = np.logical_and(points >= np.array(self.low), points <= np.array(self.high))
+        return np.asarray(inside.all(axis=-1))
 
     def project(self, points: Array) -> Array:
         return np.clip(points, self.low, self.high)
@@ -194,10 +194,10 @@ class Ball(Domain):
             x = points[outside]
             x /= np.abs(x).max(axis=-1, keepdims=True)
             x *= (distance[outside] / np.sqrt(np.square(x).sum(axis=-1)))[..., None]
-            over = ~self.contains(x)
+            over = np.asarray(~self.contains(x))
             while over.any():  # one rounding beyond the wall: step inwards by single units in the last place
                 x[over] *= 1.0 - 2.0**-53
-                over = ~self.contains(x)
+                over = np.asarray(~self.contains(x))
             points[outside] = x
         return points
 

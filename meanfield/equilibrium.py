@@ -89,7 +89,8 @@ def _newton(line: Line, beta: float, log_rho: Array, tolerance: float) -> tuple[
                 return shifted
 
             operator = LinearOperator((line.cells, line.cells), matvec=derivative, dtype=np.float64)
-            step, failed = gmres(operator, -defect, rtol=min(1e-3, max(0.1 * size, 1e-8)), restart=200, maxiter=10)
+            # an unfinished solve still gives a direction; the damping below judges it
+            step, _ = gmres(operator, -defect, rtol=min(1e-3, max(0.1 * size, 1e-8)), restart=200, maxiter=10)
             step *= min(1.0, _LARGEST_STEP / max(float(np.abs(step).max()), 1e-300))
             damping = 1.0
             while damping > 1e-4:

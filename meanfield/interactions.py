@@ -209,13 +209,15 @@ class Riesz(Interaction):
                 base = -0.5 * np.log(q)
             else:
                 base = math.copysign(1.0, self.s) * np.power(q, -self.s / 2)
-        return self.strength * base if self.strength else np.zeros(np.shape(q))
+        energy: Array = self.strength * base if self.strength else np.zeros(np.shape(q))
+        return energy
 
     def derivative(self, r: Array) -> Array:
         r = np.asarray(r, dtype=np.float64)
         q = np.square(r) + self.softening**2
         scale = self.strength * (abs(self.s) if self.s else 1.0)
-        return np.where(r > 0, -scale * r * np.power(np.where(r > 0, q, 1.0), -self.s / 2 - 1), 0.0)
+        force: Array = np.where(r > 0, -scale * r * np.power(np.where(r > 0, q, 1.0), -self.s / 2 - 1), 0.0)
+        return force
 
     def _near_averages(self, width: float, count: int) -> Array:
         if self.softening:
@@ -231,7 +233,9 @@ class Riesz(Interaction):
             return self.strength * (np.diff(antiderivative, 2) - math.log(width))
         power = np.abs(k) ** (2 - self.s)
         sign = math.copysign(1.0, self.s)
-        return self.strength * sign * np.diff(power, 2) / ((1 - self.s) * (2 - self.s)) * width**-self.s
+        scale = self.strength * sign / ((1 - self.s) * (2 - self.s)) * width**-self.s
+        averages: Array = scale * np.diff(power, 2)
+        return averages
 
 
 def Log(strength: float = 1.0, softening: float = 0.0) -> Riesz:

@@ -68,14 +68,15 @@ class Line:
         self.problem = problem
         self.cells = m = grid.cells
         self.width = (self.high - self.low) / m
-        self.x: Array = self.low + self.width * (np.arange(m) + 0.5)
-        self.potential = problem.potential_value(self.x[:, None])
+        self.x: Array = self.low + self.width * (np.arange(m, dtype=np.float64) + 0.5)
+        self.potential: Array = problem.potential_value(self.x[:, None])
         if not np.isfinite(self.potential).all():
             bad = int(np.argmin(np.isfinite(self.potential)))
             raise ValueError(f"the potential must be finite in every cell, got {self.potential[bad]} at x = {self.x[bad]:g}")
         self.kernel: Array | None = None
         if problem.interactions:
-            self.kernel = np.sum([k.cell_averages(self.width, m) for k in problem.interactions], axis=0) * self.width
+            averages = np.array([k.cell_averages(self.width, m) for k in problem.interactions], dtype=np.float64)
+            self.kernel = averages.sum(axis=0) * self.width
             self._length = fft.next_fast_len(2 * m - 1, real=True)
             ring = np.zeros(self._length)
             ring[:m], ring[self._length - m + 1:] = self.kernel, self.kernel[:0:-1]

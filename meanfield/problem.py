@@ -23,6 +23,9 @@ from meanfield.potentials import Potential, Zero
 __all__ = ["Problem", "config"]
 
 
+_ZERO, _NONE = Zero(), NoInteraction()
+
+
 @dataclass(frozen=True)
 class Problem:
     """Domain Omega, potential V, pair interaction g and inverse temperature beta.
@@ -32,8 +35,8 @@ class Problem:
     """
 
     domain: Domain
-    potential: Potential | tuple[Potential, ...] = Zero()
-    interaction: Interaction | tuple[Interaction, ...] = NoInteraction()
+    potential: Potential | tuple[Potential, ...] = _ZERO
+    interaction: Interaction | tuple[Interaction, ...] = _NONE
     inverse_temperature: float = 1.0
 
     def __post_init__(self) -> None:

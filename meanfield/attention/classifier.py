@@ -8,9 +8,6 @@ at.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,40 +16,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from meanfield import _checks
+from meanfield._numba import one_blas_thread
 from meanfield.attention import embeddings, model, phase_a, training
 from meanfield.attention.labels import known_labels, seed_of, stratified_split, training_labels
 from meanfield.attention.linear import FEATURE_MAPS
 from meanfield.attention.tokens import Ragged, Text, Vocabulary, check_texts
 
 __all__ = ["KernelAttentionClassifier"]
-
-_lock = threading.Lock()
-_users, _limits = 0, None
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """One BLAS thread inside: products of two threads round differently from those of one.
-
-    The limit belongs to the process, so nested and concurrent users count: the first sets it, the last lifts
-    it.
-    """
-    from threadpoolctl import threadpool_limits
-
-    global _users, _limits
-    with _lock:
-        if _users == 0:
-            _limits = threadpool_limits(1, user_api="blas")
-        _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0 and _limits is not None:
-                _limits.restore_original_limits()
-                _limits = None
-
 
 class KernelAttentionClassifier(ClassifierMixin, BaseEstimator):
     """Text classifier in two phases (method.md 8.3): particles by alignment, the rest by cross-entropy.
@@ -165,7 +135,7 @@ class KernelAttentionClassifier(ClassifierMixin, BaseEstimator):
             held = held_texts, known_labels(validation[1], len(held_texts), classes)
             seed = seed_of(self.random_state)
         self.classes_, self.pairs_, self.seed_ = classes, pairs, seed
-        with _one_blas_thread():
+        with one_blas_thread():
             self._fit(checked, y, *held)
         return self
 
@@ -217,7 +187,7 @@ class KernelAttentionClassifier(ClassifierMixin, BaseEstimator):
         """Probabilities over (text, class), columns in the order of ``classes_``, float64."""
         check_is_fitted(self)
         checked, _ = check_texts(texts, pairs=self.pairs_)
-        with _one_blas_thread():
+        with one_blas_thread():
             wide = {name: p.astype(np.float64) for name, p in self.parameters_.items()}
             return training.predict(self.encoder_, wide, self.vocabulary_.encode(checked, self.max_length))
 

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from meanfield import _rng
 from meanfield.attention import linear
+from meanfield.learning.normalized import normalized_alignment
 from meanfield.potentials import Potential
 
 if TYPE_CHECKING:
@@ -124,26 +125,17 @@ class FeatureAlignment(Potential):
         """E_N over (head,) and its gradient in the features (head, text, particle)."""
         n, n_classes = labels.size, int(self.labels.max()) + 1
         one_hot = np.eye(n_classes)[labels]
+        if self.alignment == "normalized":
+            # a batch of one class, or features that are equal for all texts, says nothing: value and gradient 0
+            alignment, slope = normalized_alignment(features, one_hot)
+            return -alignment, -slope
         target = one_hot - one_hot.mean(axis=0)
-        if self.alignment == "linear":
-            pairs = target.T @ features  # (head, class, particle)
-            own = np.square(target).sum(axis=1)[:, None]
-            factor = n_classes / ((n_classes - 1) * n * (n - 1))
-            diagonal = (own * np.square(features)).sum(axis=(1, 2))
-            value = -factor * (np.square(pairs).sum(axis=(1, 2)) - diagonal)
-            return value, -2.0 * factor * (target @ pairs - own * features)
-        centred = features - features.mean(axis=1, keepdims=True)
-        pairs = target.T @ centred
-        gram = centred.swapaxes(1, 2) @ centred
-        size = np.sqrt(np.square(gram).sum(axis=(1, 2)))
-        scale = size * np.sqrt(np.square(target.T @ target).sum())
-        # a batch of one class, or features that are equal for all texts, says nothing: value and gradient 0
-        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-        square = np.divide(1.0, size**2, out=np.zeros_like(size), where=scale > 0)
-        alignment = np.square(pairs).sum(axis=(1, 2)) * inverse
-        slope = 2.0 * (inverse[:, None, None] * (target @ pairs)
-                       - (alignment * square)[:, None, None] * (centred @ gram))
-        return -alignment, -slope  # both terms of the slope are centred already, so H changes nothing
+        pairs = target.T @ features  # (head, class, particle)
+        own = np.square(target).sum(axis=1)[:, None]
+        factor = n_classes / ((n_classes - 1) * n * (n - 1))
+        diagonal = (own * np.square(features)).sum(axis=(1, 2))
+        value = -factor * (np.square(pairs).sum(axis=(1, 2)) - diagonal)
+        return value, -2.0 * factor * (target @ pairs - own * features)
 
 
 def _mean_of_segments(lengths: NDArray[np.int64], dtype: Any) -> sparse.csr_array:

@@ -37,7 +37,8 @@ def _normalised(name: str, mass: Array) -> Array:
     if abs(total - 1.0) > MASS_TOLERANCE:
         raise ValueError(f"{name} must have mass 1 (within {MASS_TOLERANCE:g}), got {total:.6g}; divide by the mass first")
     mass = np.maximum(mass, 0.0)  # -1e-18 of a softmax is a zero
-    return mass / mass.sum()
+    normal: Array = mass / mass.sum()
+    return normal
 
 
 def atoms(points: Array, *, weights: Array | None = None) -> Quantile:
@@ -74,7 +75,8 @@ def transport_1d(a: Quantile, b: Quantile, *, order: float = 1) -> float:
     largest = float(transport_cost(*a, *b, math.inf, 1.0))
     if largest == 0.0 or math.isinf(p):
         return largest
-    return largest * float(transport_cost(*a, *b, p, largest)) ** (1.0 / p)
+    cost = float(transport_cost(*a, *b, p, largest))
+    return float(largest * cost ** (1.0 / p))
 
 
 def _order(order: float) -> float:
@@ -95,17 +97,17 @@ def wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1) -> xr.DataArr
     ``position`` or ``density``, dimensions above 1, and times that do not match.
     """
     p = _order(order)
-    a, b = _measure("a", a), _measure("b", b)
-    if "time" in a.dims and "time" in b.dims:
-        a, b = _matched(a, b)
-    left, right = _quantiles(a), _quantiles(b)
-    sizes = {d: n for m in (b, a) for d, n in m.sizes.items() if d not in ("particle", "x")}
+    mu, nu = _measure("a", a), _measure("b", b)
+    if "time" in mu.dims and "time" in nu.dims:
+        mu, nu = _matched(mu, nu)
+    left, right = _quantiles(mu), _quantiles(nu)
+    sizes = {d: n for m in (nu, mu) for d, n in m.sizes.items() if d not in ("particle", "x")}
     dims = [d for d in ("run", "time") if d in sizes] + [d for d in sizes if d not in ("run", "time")]
     distance = np.empty([sizes[d] for d in dims])
     for index in np.ndindex(distance.shape):
         at = dict(zip(dims, index, strict=True))
         distance[index] = transport_1d(left.at(at), right.at(at), order=p)
-    coords = {d: m[d] for m in (b, a) for d in dims if d in m.coords}
+    coords = {d: m[d] for m in (nu, mu) for d in dims if d in m.coords}
     return xr.DataArray(distance, dims=dims, coords=coords, name="wasserstein",
                         attrs={"long_name": f"Wasserstein distance W_{p:g}", "units": VARIABLES["wasserstein"].units,
                                "order": p})

@@ -7,7 +7,6 @@ like any other: ``simulate`` moves the particles, ``solve`` and ``gibbs`` take i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -101,7 +100,7 @@ class KernelAlignment(Potential):
         _, gradient = self._evaluate(positions, self.X[rows], self.y[rows], self._weighted[rows], gradient=True)
         return gradient
 
-    def _evaluate(self, positions: Array, X: Array, y: Array, weighted: Array, *, gradient: bool) -> tuple[Any, Any]:
+    def _evaluate(self, positions: Array, X: Array, y: Array, weighted: Array, *, gradient: bool) -> tuple[Array, Array]:
         if positions.shape[-1] != X.shape[1]:
             raise ValueError(f"positions have {positions.shape[-1]} components, but the inputs X have {X.shape[1]}")
         flat = positions.reshape(-1, X.shape[1])

@@ -7,6 +7,7 @@ model where a kernel is needed and few features are allowed: the gain over fixed
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from meanfield.problem import Problem
 __all__ = ["KernelFeatures"]
 
 
-class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Random Fourier features whose frequencies are learnt by kernel-target alignment.
 
     The frequencies are ``n_features / 2`` particles w_k that follow Algorithm 1 (method.md 6.1) down the negative
@@ -80,7 +81,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"KernelFeatures aligns with two classes so far, got {classes.size} class(es)")
         labels = np.where(y == classes[1], 1.0, -1.0)
         n_particles = -(-_checks.count("n_features", self.n_features) // 2)
-        self.seed_ = np.random.SeedSequence().entropy if self.random_state is None else _checks.seed_int(self.random_state)
+        self.seed_ = _checks.seed_int(secrets.randbits(64) if self.random_state is None else self.random_state)
         _checks.choice("feature_map", self.feature_map, ("rff",))
         _checks.choice("alignment", self.alignment, ("normalized", "linear"))
         self.potential_ = (KernelAlignment(X, labels, center_labels=True) if self.alignment == "linear"

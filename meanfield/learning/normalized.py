@@ -19,21 +19,24 @@ from meanfield.registry import register
 __all__ = ["NormalizedAlignment", "normalized_alignment"]
 
 
-def normalized_alignment(features: Array, targets: Array) -> tuple[float, Array]:
+def normalized_alignment(features: Array, targets: Array) -> tuple[Array, Array]:
     """A = <K_c, Y_c> / (|K_c| |Y_c|) for K = features features^T, Y = targets targets^T, and its gradient dA/dfeatures.
 
-    ``features`` (sample, column), ``targets`` (sample, class); the index c is centring over samples. With Z, T the centred
-    matrices, A = |Z^T T|^2 / (|Z^T Z| |T^T T|) in Frobenius norms: nothing of size sample x sample is made. A kernel that
-    is constant on the samples has A = 0 and gradient 0. Source: Cortes, Mohri, Rostamizadeh (2012); method.md (3.6).
+    ``features`` (..., sample, column), ``targets`` (sample, class); the index c is centring over samples. With Z, T the
+    centred matrices, A = |Z^T T|^2 / (|Z^T Z| |T^T T|) in Frobenius norms: nothing of size sample x sample is made.
+    Returns A over (...) and the gradient in the shape of ``features``. A kernel or labels that are constant on the samples
+    have A = 0 and gradient 0. Source: Cortes, Mohri, Rostamizadeh (2012); method.md (3.6).
     """
-    z, t = features - features.mean(axis=0), targets - targets.mean(axis=0)
-    cross, gram = z.T @ t, z.T @ z
-    kernel_norm, target_norm = float(np.linalg.norm(gram)), float(np.linalg.norm(t.T @ t))
-    if kernel_norm == 0.0 or target_norm == 0.0:
-        return 0.0, np.zeros_like(features)
-    alignment = float(np.square(cross).sum()) / (kernel_norm * target_norm)
-    gradient: Array = 2.0 * (t @ cross.T / (kernel_norm * target_norm) - alignment / kernel_norm**2 * (z @ gram))
-    return alignment, gradient
+    z, t = features - features.mean(axis=-2, keepdims=True), targets - targets.mean(axis=0)
+    cross, gram = z.swapaxes(-1, -2) @ t, z.swapaxes(-1, -2) @ z
+    kernel_norm = np.sqrt(np.square(gram).sum(axis=(-2, -1), keepdims=True))
+    scale = kernel_norm * np.linalg.norm(t.T @ t)
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    alignment = np.square(cross).sum(axis=(-2, -1), keepdims=True) * inverse
+    curvature = alignment * np.divide(1.0, kernel_norm**2, out=np.zeros_like(scale), where=scale > 0)
+    # both terms are centred already, so the derivative of centring changes nothing
+    gradient: Array = 2.0 * (inverse * (t @ cross.swapaxes(-1, -2)) - curvature * (z @ gram))
+    return alignment[..., 0, 0], gradient
 
 
 @register

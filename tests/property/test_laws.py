@@ -10,10 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracles import finite_difference
 
 import meanfield as mf
-from meanfield import domain  # noqa: F401
 from meanfield.kernels.pairs import add_pair_forces
 from meanfield.learning import alignment, normalized  # noqa: F401  (they register their potentials)
 from meanfield.registry import REGISTRY
+
+assert mf.Ball  # loads the domains, which register themselves
 
 
 def registered(kind):

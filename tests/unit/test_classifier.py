@@ -212,10 +212,10 @@ def test_bug_56_global_random_state_is_left_alone():
     def fit(random_state):
         return KernelAttentionClassifier(**{**SMALL, "random_state": random_state}).fit(texts, y)
 
-    state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    state, python_state = np.random.get_state(), random.getstate()
     first = fit(0).predict_proba(texts)
     assert random.getstate() == python_state
-    after = np.random.get_state()  # noqa: NPY002
+    after = np.random.get_state()
     assert all(np.array_equal(a, b) for a, b in zip(state, after, strict=True))
     np.testing.assert_array_equal(fit(0).predict_proba(texts), first)
     generator = np.random.default_rng(0)

@@ -1,0 +1,1 @@
+"""What ``meanfield reproduce`` runs: one file for each chapter of the report."""
