@@ -73,7 +73,7 @@ def reproduce(out: Path, *, data_dir: Path | None = None, quick: bool = True, se
         checks = [check for section in sections for check in section.checks]
         failed = [check.claim for check in checks if not check.passed]
         write_report(folder, "meanfield: reproduction report",
-                     f"{len(checks) - len(failed)} of {len(checks)} checks passed. Particles against their McKean-Vlasov "
+                     "Particles against their McKean-Vlasov "
                      "density, free energy and equilibrium, exact moments, kernels learnt by the same particles, and a "
                      "linear-attention classifier trained on film reviews.",
                      sections,

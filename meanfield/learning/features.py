@@ -39,7 +39,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n_features: columns of the output; rounded up to whole pairs, then cut.
         feature_map: "rff".
         alignment: "normalized" (3.6), the default, which couples the frequencies; or the paper's "linear" (3.1), which
-            sends all of them to one function and did worse than fixed features in every trial (docs/decisions/0003).
+            drives all of them towards one function (docs/decisions/0003).
         strength: of the repulsion between frequencies (method.md 4.1), in units of the alignment.
         s: Riesz exponent of the repulsion, 0 for the logarithm.
         inverse_temperature: beta of the noise. Alignments are of order 0.01 to 0.1, so 1e3 and more follow them.
