@@ -125,6 +125,8 @@ def free_energy_over_time(flow: xr.Dataset, ax: Axes, equilibrium: float | None 
     shown = np.isfinite(gap) if equilibrium is None else gap > 0
     ax.plot(time[shown], gap[shown], color=BLUE,
             label="free energy F" if equilibrium is None else "free energy above equilibrium")
+    # all of the time, also where the gap has reached round-off and the line ends
+    ax.set_xlim(time[0], time[-1])
     ax.set(xlabel="time t (time)", ylabel="F (energy)" if equilibrium is None else "F - F at rest (energy)")
     if equilibrium is not None:
         ax.set_yscale("log")

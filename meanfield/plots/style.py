@@ -51,7 +51,9 @@ def label_y(ax: Axes, text: str) -> None:
 
 
 def legend(ax: Axes, title: str | None = None) -> None:
-    ax.legend(fontsize=SMALL, frameon=False, title=title, title_fontsize=SMALL, alignment="left")
+    # no frame, but a ground: where a band fills the Axes the words stay readable
+    ax.legend(fontsize=SMALL, framealpha=0.85, edgecolor="none", facecolor="white", title=title,
+              title_fontsize=SMALL, alignment="left")
 
 
 def save(figure: Figure, folder: Path, stem: str, command: str) -> None:
