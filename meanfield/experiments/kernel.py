@@ -38,8 +38,18 @@ def alignment_is_a_potential(context: Context) -> Section:
     y = np.where(np.sin(2 * X[:, 0]) + 0.3 * rng.standard_normal(150) > 0, 1.0, -1.0)
     problem = mf.Problem(mf.Interval(-6, 6), mf.KernelAlignment(X, y), mf.Log(0.05), 60.0)
     flow = mf.solve(problem, mf.Grid(600), t_end=3.0, progress=context.progress)
-    run = mf.simulate(problem, n_particles=300, dt=6e-3, t_end=3.0, n_runs=10, scheme="reflected", save_every=50,
-                      seed=context.seed, threads=context.threads, progress=context.progress)
+    run = mf.simulate(
+        problem,
+        n_particles=300,
+        dt=6e-3,
+        t_end=3.0,
+        n_runs=10,
+        scheme="reflected",
+        save_every=50,
+        seed=context.seed,
+        threads=context.threads,
+        progress=context.progress,
+    )
     context.keep("alignment-density", flow)
     context.keep("alignment-particles", run)
     distance = mf.wasserstein(run, flow).isel(time=-1).values
@@ -51,15 +61,31 @@ def alignment_is_a_potential(context: Context) -> Section:
     allowed = theirs.mean + 5 * float(np.hypot(ours.stderr, theirs.stderr))
     return Section(
         "Alignment is just another potential",
-        ("The negative kernel-target alignment of one random Fourier feature is a function V(w) of its frequency "
-         "(method.md 3.2, 3.3). simulate moves frequencies in it, solve takes the same V, and the two meet: here for 150 "
-         "one-dimensional inputs with labels sign(sin 2x) plus noise, so that frequencies gather around +-2.",),
-        (CheckResult("learnt frequencies are as near to the density of solve as independent draws from it",
-                     "method.md (7.2)", ours.mean, f"at most {allowed:.4f}", "mean of independent draws + 5 standard errors",
-                     ours.mean < allowed, (ours.low, ours.high),
-                     f"W_1 at t = 3, N = 300, 10 runs; independent draws: {theirs.mean:.4f}"),),
-        (FigureRef("alignment-density", "Histogram of frequencies against the density of solve at three times",
-                   "Frequencies under the alignment potential (bars: 10 runs of N = 300) and the density of solve (line)."),))
+        (
+            "The negative kernel-target alignment of one random Fourier feature is a function V(w) of its frequency "
+            "(method.md 3.2, 3.3). simulate moves frequencies in it, solve takes the same V, and the two meet: here for 150 "
+            "one-dimensional inputs with labels sign(sin 2x) plus noise, so that frequencies gather around +-2.",
+        ),
+        (
+            CheckResult(
+                "learnt frequencies are as near to the density of solve as independent draws from it",
+                "method.md (7.2)",
+                ours.mean,
+                f"at most {allowed:.4f}",
+                "mean of independent draws + 5 standard errors",
+                ours.mean < allowed,
+                (ours.low, ours.high),
+                f"W_1 at t = 3, N = 300, 10 runs; independent draws: {theirs.mean:.4f}",
+            ),
+        ),
+        (
+            FigureRef(
+                "alignment-density",
+                "Histogram of frequencies against the density of solve at three times",
+                "Frequencies under the alignment potential (bars: 10 runs of N = 300) and the density of solve (line).",
+            ),
+        ),
+    )
 
 
 def _independent_distance(density: xr.Dataset, n: int, seed: int, draws: int = 200) -> Array:
@@ -92,8 +118,9 @@ def _accuracies(split: Split, n_features: int, trial: int) -> dict[str, float]:
         "logistic": LogisticRegression(),
         "fixed": make_pipeline(mf.KernelFeatures(n_features, learned=False, random_state=trial), LinearSVC(**svm)),
         "learnt": make_pipeline(mf.KernelFeatures(n_features, random_state=trial), LinearSVC(**svm)),
-        "linear alignment": make_pipeline(mf.KernelFeatures(n_features, alignment="linear", random_state=trial),
-                                          LinearSVC(**svm)),
+        "linear alignment": make_pipeline(
+            mf.KernelFeatures(n_features, alignment="linear", random_state=trial), LinearSVC(**svm)
+        ),
     }
     return {name: float(model.fit(X, y).score(X_test, y_test)) for name, model in models.items()}
 
@@ -107,7 +134,9 @@ def synthetic(context: Context) -> Section:
         ("|x| > sqrt(5)", 16, _radial_split),
     ]
     rows, checks, panels = [], [], []
-    with tqdm(total=len(jobs) * TRIALS, desc="synthetic", unit="trial", disable=not context.progress, leave=False) as bar:
+    with tqdm(
+        total=len(jobs) * TRIALS, desc="synthetic", unit="trial", disable=not context.progress, leave=False
+    ) as bar:
         for name, n_features, split in jobs:
             trials = []
             for trial in range(TRIALS):
@@ -116,36 +145,79 @@ def synthetic(context: Context) -> Section:
             scores = {model: np.array([t[model] for t in trials]) for model in trials[0]}
             gain = mean_interval(scores["learnt"] - scores["fixed"])
             estimates = {m: mean_interval(v) for m, v in scores.items()}
-            rows.append((name, f"{n_features}", *(f"{e.mean:.3f}" for e in estimates.values()),
-                         f"{gain.mean:+.3f} ({gain.low:+.3f} .. {gain.high:+.3f})"))
+            rows.append(
+                (
+                    name,
+                    f"{n_features}",
+                    *(f"{e.mean:.3f}" for e in estimates.values()),
+                    f"{gain.mean:+.3f} ({gain.low:+.3f} .. {gain.high:+.3f})",
+                )
+            )
             panels.append((f"{name}, {n_features} features", estimates))
             if n_features == 16 and name.startswith("|x|"):
-                checks.append(CheckResult(
-                    "sixteen learnt features classify better than sixteen fixed ones (y = sign(|x| - sqrt 5))",
-                    "Sinha and Duchi 2016; method.md 11", gain.mean, "above 0", "the paired 95 % interval is above 0",
-                    gain.low > 0, (gain.low, gain.high), f"{TRIALS} trials, n = 2000, hinge SVM with C = 1"))
+                checks.append(
+                    CheckResult(
+                        "sixteen learnt features classify better than sixteen fixed ones (y = sign(|x| - sqrt 5))",
+                        "Sinha and Duchi 2016; method.md 11",
+                        gain.mean,
+                        "above 0",
+                        "the paired 95 % interval is above 0",
+                        gain.low > 0,
+                        (gain.low, gain.high),
+                        f"{TRIALS} trials, n = 2000, hinge SVM with C = 1",
+                    )
+                )
     figure = Figure(figsize=(6.8, 5.0))
     for ax, (title, estimates) in zip(figure.subplots(2, 2).ravel(), panels, strict=True):
         _bars(ax, title, estimates)
     context.figure("synthetic", figure)
     return Section(
         "Synthetic tasks",
-        ("Test accuracy of a linear hinge SVM (C = 1) on learnt and on fixed random Fourier features, and of logistic "
-         "regression on the inputs and the majority class, means over ten trials. The logit task is the paper's "
-         "(method.md 10.1, p = 10 is our choice), the radial one Sinha and Duchi's. The last column is learnt minus fixed, "
-         "paired, with its 95 % interval.",
-         "Learnt features follow the normalised alignment (3.6). The paper's linear objective (3.1) is in the column "
-         "before: it is separable over particles and drives every frequency towards the same function (decision 0003). Only "
-         "the gain with few features on the radial task is claimed; on the logit task the intervals say what can be said."),
+        (
+            "Test accuracy of a linear hinge SVM (C = 1) on learnt and on fixed random Fourier features, and of logistic "
+            "regression on the inputs and the majority class, means over ten trials. The logit task is the paper's "
+            "(method.md 10.1, p = 10 is our choice), the radial one Sinha and Duchi's. The last column is learnt minus "
+            "fixed, paired, with its 95 % interval.",
+            "Learnt features follow the normalised alignment (3.6). The paper's linear objective (3.1) is in the column "
+            "before: it is separable over particles and drives every frequency towards the same function (decision 0003). "
+            "Only the gain with few features on the radial task is claimed; on the logit task the intervals say what can be "
+            "said.",
+        ),
         tuple(checks),
-        (FigureRef("synthetic", "Test accuracy of five methods on four synthetic settings",
-                   "Test accuracy with 95 % intervals over ten trials."),),
-        (Table("Test accuracy", ("task", "features", "majority", "logistic", "fixed", "learnt", "linear alignment",
-                                 "learnt - fixed (95 %)"), tuple(rows)),))
+        (
+            FigureRef(
+                "synthetic",
+                "Test accuracy of five methods on four synthetic settings",
+                "Test accuracy with 95 % intervals over ten trials.",
+            ),
+        ),
+        (
+            Table(
+                "Test accuracy",
+                (
+                    "task",
+                    "features",
+                    "majority",
+                    "logistic",
+                    "fixed",
+                    "learnt",
+                    "linear alignment",
+                    "learnt - fixed (95 %)",
+                ),
+                tuple(rows),
+            ),
+        ),
+    )
 
 
 def _bars(ax: Axes, title: str, estimates: dict[str, Estimate]) -> None:
-    plots.bars(list(estimates), [e.mean for e in estimates.values()], [e.low for e in estimates.values()],
-               [e.high for e in estimates.values()], ax, baseline=estimates["majority"].mean)
+    plots.bars(
+        list(estimates),
+        [e.mean for e in estimates.values()],
+        [e.low for e in estimates.values()],
+        [e.high for e in estimates.values()],
+        ax,
+        baseline=estimates["majority"].mean,
+    )
     ax.set_title(title)
     ax.set_ylabel("test accuracy")

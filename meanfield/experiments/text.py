@@ -38,38 +38,89 @@ def reviews(context: Context) -> Section:
         "linear attention, learnt particles": models[True].predict_proba(list(test.texts))[:, 1],
     }
     scores = {name: evaluate(test.labels, p) for name, p in probability.items()}
-    ours, bayes, most = (scores[n] for n in ("linear attention, learnt particles", "naive Bayes, words and pairs",
-                                             "majority class"))
+    ours, bayes, most = (
+        scores[n] for n in ("linear attention, learnt particles", "naive Bayes, words and pairs", "majority class")
+    )
     _figures(context, models[True], probability["linear attention, learnt particles"], test, scores)
-    where = "above" if ours["accuracy_low"] > bayes["accuracy"] else (
-        "below" if ours["accuracy_high"] < bayes["accuracy"] else "not told apart from")
+    where = (
+        "above"
+        if ours["accuracy_low"] > bayes["accuracy"]
+        else ("below" if ours["accuracy_high"] < bayes["accuracy"] else "not told apart from")
+    )
     real = data.name == "rotten_tomatoes"
     return Section(
         "Film reviews" + ("" if real else " (generated corpus)"),
-        (f"Data: {data.source}; {len(train.labels):,} training texts, {len(test.labels):,} test texts."
-         + ("" if real else " No data folder was given, so these are not real sentences: run again with --data-dir for the "
-            "Rotten Tomatoes corpus of Pang and Lee (2005)."),
-         "The classifier is one encoder block with linear attention over softmax features. Phase A moves its particles with "
-         "simulate (alignment of pooled features, log repulsion), phase B trains the rest with hand-written gradients. "
-         f"Nothing was chosen on the test split. Two fits took {seconds:.0f} s.",
-         f"Test accuracy {ours['accuracy']:.3f} ({ours['accuracy_low']:.3f} .. {ours['accuracy_high']:.3f}) is {where} naive "
-         f"Bayes at {bayes['accuracy']:.3f} on the same split; log-loss {ours['log_loss']:.3f} against {bayes['log_loss']:.3f}. "
-         "One seed: the row with random particles shows what phase A brings here, not whether it does in general."),
-        (CheckResult("linear attention beats the majority class on the test split", "method.md 10.2", ours["accuracy"],
-                     f"above {most['accuracy']:.3f}", "the 95 % interval is above it",
-                     ours["accuracy_low"] > most["accuracy"], (ours["accuracy_low"], ours["accuracy_high"])),
-         CheckResult("its log-loss is below that of the class shares", "method.md 10.3", ours["log_loss"],
-                     f"below {most['log_loss']:.3f}", "test split", ours["log_loss"] < most["log_loss"]),
-         CheckResult("the expected calibration error obeys ECE <= sqrt(Brier)", "method.md 10.3", ours["ece"],
-                     f"at most {np.sqrt(ours['brier']):.3f}", "Jensen, up to binning", ours["ece"] <= np.sqrt(ours["brier"]))),
-        (FigureRef("text-accuracy", "Test accuracy of four methods with 95 % intervals",
-                   "Test accuracy with 95 % Wilson intervals; the dashed line is the majority class."),
-         FigureRef("text-training", "Loss and accuracy against epoch, and reliability of the test probabilities",
-                   "Left: training and validation curves of phase B. Right: reliability on the test split, 95 % bars.")),
-        (Table("Test split", ("model", "accuracy (95 %)", "log-loss", "Brier", "ECE", "MCC"),
-               tuple((name, f"{s['accuracy']:.3f} ({s['accuracy_low']:.3f} .. {s['accuracy_high']:.3f})",
-                      *(f"{s[m]:.3f}" for m in _SHOWN[1:])) for name, s in scores.items())),
-         Table("Content digests", ("split", "SHA-256"), tuple((k, v[:32]) for k, v in data.digests.items()))))
+        (
+            f"Data: {data.source}; {len(train.labels):,} training texts, {len(test.labels):,} test texts."
+            + (
+                ""
+                if real
+                else " No data folder was given, so these are not real sentences: run again with --data-dir for the "
+                "Rotten Tomatoes corpus of Pang and Lee (2005)."
+            ),
+            "The classifier is one encoder block with linear attention over softmax features. Phase A moves its particles "
+            "with simulate (alignment of pooled features, log repulsion), phase B trains the rest with hand-written "
+            f"gradients. Nothing was chosen on the test split. Two fits took {seconds:.0f} s.",
+            f"Test accuracy {ours['accuracy']:.3f} ({ours['accuracy_low']:.3f} .. {ours['accuracy_high']:.3f}) is {where} "
+            f"naive Bayes at {bayes['accuracy']:.3f} on the same split; log-loss {ours['log_loss']:.3f} against "
+            f"{bayes['log_loss']:.3f}. "
+            "One seed: the row with random particles shows what phase A brings here, not whether it does in general.",
+        ),
+        (
+            CheckResult(
+                "linear attention beats the majority class on the test split",
+                "method.md 10.2",
+                ours["accuracy"],
+                f"above {most['accuracy']:.3f}",
+                "the 95 % interval is above it",
+                ours["accuracy_low"] > most["accuracy"],
+                (ours["accuracy_low"], ours["accuracy_high"]),
+            ),
+            CheckResult(
+                "its log-loss is below that of the class shares",
+                "method.md 10.3",
+                ours["log_loss"],
+                f"below {most['log_loss']:.3f}",
+                "test split",
+                ours["log_loss"] < most["log_loss"],
+            ),
+            CheckResult(
+                "the expected calibration error obeys ECE <= sqrt(Brier)",
+                "method.md 10.3",
+                ours["ece"],
+                f"at most {np.sqrt(ours['brier']):.3f}",
+                "Jensen, up to binning",
+                ours["ece"] <= np.sqrt(ours["brier"]),
+            ),
+        ),
+        (
+            FigureRef(
+                "text-accuracy",
+                "Test accuracy of four methods with 95 % intervals",
+                "Test accuracy with 95 % Wilson intervals; the dashed line is the majority class.",
+            ),
+            FigureRef(
+                "text-training",
+                "Loss and accuracy against epoch, and reliability of the test probabilities",
+                "Left: training and validation curves of phase B. Right: reliability on the test split, 95 % bars.",
+            ),
+        ),
+        (
+            Table(
+                "Test split",
+                ("model", "accuracy (95 %)", "log-loss", "Brier", "ECE", "MCC"),
+                tuple(
+                    (
+                        name,
+                        f"{s['accuracy']:.3f} ({s['accuracy_low']:.3f} .. {s['accuracy_high']:.3f})",
+                        *(f"{s[m]:.3f}" for m in _SHOWN[1:]),
+                    )
+                    for name, s in scores.items()
+                ),
+            ),
+            Table("Content digests", ("split", "SHA-256"), tuple((k, v[:32]) for k, v in data.digests.items())),
+        ),
+    )
 
 
 def _fit(learned: bool, data: TextData, context: Context) -> mf.KernelAttentionClassifier:
@@ -79,12 +130,23 @@ def _fit(learned: bool, data: TextData, context: Context) -> mf.KernelAttentionC
     return model.fit(list(data.train.texts), data.train.labels, validation=validation)
 
 
-def _figures(context: Context, model: mf.KernelAttentionClassifier, probability: Array, test: Split,
-             scores: dict[str, dict[str, float]]) -> None:
+def _figures(
+    context: Context,
+    model: mf.KernelAttentionClassifier,
+    probability: Array,
+    test: Split,
+    scores: dict[str, dict[str, float]],
+) -> None:
     figure = Figure(figsize=(6.8, 2.8))
     ax = figure.subplots()
-    plots.bars(list(scores), [s["accuracy"] for s in scores.values()], [s["accuracy_low"] for s in scores.values()],
-               [s["accuracy_high"] for s in scores.values()], ax, baseline=scores["majority class"]["accuracy"])
+    plots.bars(
+        list(scores),
+        [s["accuracy"] for s in scores.values()],
+        [s["accuracy_low"] for s in scores.values()],
+        [s["accuracy_high"] for s in scores.values()],
+        ax,
+        baseline=scores["majority class"]["accuracy"],
+    )
     ax.set_ylabel("test accuracy")
     context.figure("text-accuracy", figure)
     figure = Figure(figsize=(6.8, 3.2))

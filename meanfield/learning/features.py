@@ -58,7 +58,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def __init__(self, n_features: int = 100, feature_map: str = "rff", alignment: str = "normalized",
                  strength: float = 1e-2, s: float = 0.0, inverse_temperature: float = 1e4, bandwidth: float = 1.0,
-                 radius: float = 3.0, n_steps: int = 200, step: float = 0.3, learned: bool = True, random_state: int | None = None) -> None:
+                 radius: float = 3.0, n_steps: int = 200, step: float = 0.3, learned: bool = True,
+                 random_state: int | None = None) -> None:
         self.n_features = n_features
         self.feature_map = feature_map
         self.alignment = alignment

@@ -58,8 +58,8 @@ def test_bug_38_read_only_install_without_a_home(copy):
 
 def test_bug_38_first_compiles_at_once(tmp_path):
     environment = {**os.environ, "MEANFIELD_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
-    jobs = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             text=True) for _ in range(4)]
+    jobs = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True) for _ in range(4)]
     jobs[0].kill()  # one of them dies in the middle
     outputs = [job.communicate() for job in jobs]
     assert [job.returncode for job in jobs[1:]] == [0, 0, 0], [error for _, error in outputs]

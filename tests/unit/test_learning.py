@@ -44,7 +44,8 @@ def test_value_without_phases_is_their_average():
     averaged = np.mean([mf.KernelAlignment(X, Y, phases=np.full(5, b)).value(W) for b in phases], axis=0)
     assert_allclose(potential.value(W), averaged, rtol=1e-12)
     assert_allclose(potential.gradient(W),
-                    np.mean([mf.KernelAlignment(X, Y, phases=np.full(5, b)).gradient(W) for b in phases], axis=0), atol=1e-14)
+                    np.mean([mf.KernelAlignment(X, Y, phases=np.full(5, b)).gradient(W) for b in phases], axis=0),
+                    atol=1e-14)
     n = 30
     closed = -np.abs(np.exp(1j * W @ X.T) @ Y) ** 2 / (n * (n - 1)) + 1 / (n - 1)
     assert_allclose(potential.value(W), closed, rtol=1e-12)

@@ -175,7 +175,8 @@ def test_bug_01_coincident_particles():
     cold = mf.simulate(soft, n_particles=4, dt=1e-3, t_end=0.1, initial=x)["position"].values[0, -1]
     assert np.isfinite(cold).all()
     assert_array_equal(cold[0], cold[1])  # no noise, no direction: they stay together
-    warm = mf.simulate(mf.Problem(box, mf.Zero(), mf.Log(softening=1e-2), 200.0), n_particles=4, dt=1e-3, t_end=0.1, initial=x)
+    warm = mf.simulate(mf.Problem(box, mf.Zero(), mf.Log(softening=1e-2), 200.0), n_particles=4, dt=1e-3, t_end=0.1,
+                       initial=x)
     assert np.linalg.norm(np.diff(warm["position"].values[0, -1, :2], axis=0)) > 1e-3
     # two particles projected onto the same corner
     corner = mf.Problem(box, mf.Quadratic(100.0, center=(-5.0, -5.0)), mf.Log(), 1e4)
@@ -191,7 +192,8 @@ def test_bug_02_unstable_step_is_an_error_not_a_pile_at_the_walls():
     with pytest.raises(mf.UnstableStepError, match=r"at step 0 .* times the diameter .*particles 0 and 1 .* take dt"):
         mf.simulate(problem, n_particles=50, dt=0.1, t_end=1.0, initial=x)
     soft = mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.Riesz(1.0, softening=1e-3), float("inf"))
-    with pytest.raises(mf.UnstableStepError, match=r"at step 0 .* particle [01] of run 0 by .* times the diameter .* take dt"):
+    sentence = r"at step 0 .* particle [01] of run 0 by .* times the diameter .* take dt"
+    with pytest.raises(mf.UnstableStepError, match=sentence):
         mf.simulate(soft, n_particles=50, dt=0.1, t_end=1.0, initial=x)
     control = mf.simulate(problem, n_particles=50, dt=1e-10, t_end=1e-7, initial=x)
     assert float(control["clipped_fraction"].max()) == 0
