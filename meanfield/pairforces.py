@@ -5,7 +5,7 @@
 CosinePair               sums of cosines and sines: exact and O(N); on a torus only if its length is a multiple of 2 pi
 GaussianPair             ``kernels/other_pairs``
 ``weight`` of a user     ``kernels/other_pairs``, compiled for the user's function once a process (forces only)
-anything else            NumPy blocks of the pair matrix through ``gradient`` and ``energy``: O(N) memory
+anything else            NumPy blocks of the pair matrix through ``derivative`` and ``value``
 ======================  ========================================================================================
 
 All of them skip a particle's pair with itself and give a coincident pair no force.
@@ -26,8 +26,8 @@ from meanfield.kernels.periodic_pairs import add_periodic_pair_forces, periodic_
 
 __all__ = ["add_energies", "add_forces"]
 
-# numbers in a block of the pair matrix: 1 MB, so that a block's five or so temporaries stay in the second-level cache
-_BLOCK = 2**17
+# pairs in a block of the pair matrix: its handful of temporaries stays in the second-level cache
+_BLOCK = 2**14
 
 
 def add_forces(term: Interaction, x: Array, divisor: float, core2: float, period: float | None, out: Array) -> None:
@@ -49,12 +49,19 @@ def add_forces(term: Interaction, x: Array, divisor: float, core2: float, period
         add_gaussian_forces(_by_component(x), term.strength / divisor, term.width, period or 0.0, out)
     elif term.weight is not None:
         numbers = np.array(term.parameters, dtype=np.float64)
+        _refuse_other_weight(term, numbers)
         add_weighted_forces(_by_component(x), term.weight, numbers, 1.0 / divisor, period or 0.0, out)
     else:
-        for run, rows, displacement, own in _blocks(x, period):
-            gradient = _shaped(term, term.gradient(displacement), displacement.shape, "derivative")
-            gradient[own] = 0.0
-            out[run, rows] -= gradient.sum(axis=1) / divisor
+        for run, rows, displacement, r, own in _blocks(x, period):
+            if term.radial:
+                r[r == 0.0] = 1.0  # no direction: the displacement of 0 makes the force 0, whatever g' would be there
+                slope = _shaped(term, term.derivative(r), r.shape, "derivative") / r
+                out[run, rows] -= (slope * displacement).sum(axis=-1).T / divisor
+            else:
+                vectors = np.moveaxis(displacement, 0, -1)
+                gradient = _shaped(term, term.gradient(vectors), vectors.shape, "gradient")
+                gradient[own] = 0.0
+                out[run, rows] -= gradient.sum(axis=1) / divisor
 
 
 def add_energies(term: Interaction, x: Array, period: float | None, rows: Array, out: Array) -> None:
@@ -73,10 +80,21 @@ def add_energies(term: Interaction, x: Array, period: float | None, rows: Array,
     elif isinstance(term, GaussianPair):
         gaussian_energies(_by_component(x), term.strength, term.width, period or 0.0, rows, out)
     else:
-        for run, _, displacement, own in _blocks(x, period):
-            energy = _shaped(term, term.energy(displacement), displacement.shape[:-1], "value")
+        for run, _, displacement, r, own in _blocks(x, period):
+            r[own] = 1.0  # a singular kernel is not asked for its value at 0 by a particle itself
+            energy = (_shaped(term, term.value(r), r.shape, "value") if term.radial
+                      else _shaped(term, term.energy(np.moveaxis(displacement, 0, -1)), r.shape, "energy"))
             energy[own] = 0.0
             out[run] += 0.5 * energy.sum()
+
+
+def _refuse_other_weight(term: Interaction, numbers: Array) -> None:
+    """A wrong sign or factor in ``weight`` would go unnoticed: compare it with ``derivative`` (microseconds)."""
+    for r in (0.5, 2.0):
+        weight, expected = float(term.weight(r * r, numbers)), float(-term.derivative(np.array([r]))[0] / r)
+        if not math.isclose(weight, expected, rel_tol=1e-6, abs_tol=1e-12):
+            raise ValueError(f"{type(term).__name__}.weight must be -derivative(r) / r, got {weight:.6g} where that is "
+                             f"{expected:.6g}, at r = {r}")
 
 
 def _by_component(x: Array) -> Array:
@@ -102,24 +120,25 @@ def _turns(x: Array) -> tuple[Array, Array, Array, Array]:
     return sines, cosines, sine, cosine
 
 
-def _blocks(x: Array, period: float | None) -> Iterator[tuple[int, slice, Array, tuple[Array, Array]]]:
-    """(run, rows, displacements (row, particle, component), index of each row's own entry); own displacements are 1."""
+def _blocks(x: Array, period: float | None) -> Iterator[tuple[int, slice, Array, Array, tuple[Array, Array]]]:
+    """(run, rows, displacements (component, row, particle), distances (row, particle), index of each row's own entry)."""
     n, dim = x.shape[1:]
-    size = max(1, _BLOCK // (n * dim))
+    size = max(1, _BLOCK // n)
+    planes = _by_component(x)
     for run in range(len(x)):
         for first in range(0, n, size):
             rows = slice(first, min(first + size, n))
-            displacement = x[run, rows, None] - x[run, None]
+            displacement = planes[run, :, rows, None] - planes[run, :, None]
             if period is not None:
                 displacement -= period * np.rint(displacement / period)
-            own = (np.arange(rows.stop - first), np.arange(first, rows.stop))
-            displacement[own] = 1.0  # a singular kernel is never asked for its value at 0 by a particle itself
-            yield run, rows, displacement, own
+            square = np.square(displacement[0])
+            for a in range(1, dim):  # a sum over a short axis would cost ten times as much
+                square += np.square(displacement[a])
+            yield run, rows, displacement, np.sqrt(square), (np.arange(rows.stop - first), np.arange(first, rows.stop))
 
 
 def _shaped(term: Interaction, result: Array, shape: tuple[int, ...], what: str) -> Array:
     array = np.array(result, dtype=np.float64)
     if array.shape != shape:
-        raise ValueError(f"{type(term).__name__}.{what} must return an array of the shape of r, got {np.shape(result)} "
-                         f"for pairs of shape {shape}")
+        raise ValueError(f"{type(term).__name__}.{what} must return shape {shape}, got {array.shape}")
     return array

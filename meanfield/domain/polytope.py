@@ -76,7 +76,8 @@ class Polytope(Domain):
         from scipy.optimize import linprog
 
         unit, offset = self._unit
-        found = [linprog(sign * axis, unit, offset, bounds=(None, None)) for sign in (1.0, -1.0) for axis in np.eye(self.dim)]
+        found = [linprog(sign * axis, unit, offset, bounds=(None, None))
+                 for sign in (1.0, -1.0) for axis in np.eye(self.dim)]
         # HiGHS may say "infeasible or unbounded" (4): only a programme without an objective tells which
         if any(f.status != 0 for f in found):
             empty = linprog(np.zeros(self.dim), unit, offset, bounds=(None, None)).status == 2

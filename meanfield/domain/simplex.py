@@ -50,7 +50,8 @@ class Simplex(Domain):
         return np.asarray((points >= 0).all(axis=-1) & (self._total(points) <= 1.0))
 
     def project(self, points: Array) -> Array:
-        x = np.maximum(np.asarray(points, dtype=np.float64), 0.0)
+        points = np.asarray(points, dtype=np.float64)
+        x = np.maximum(points, 0.0)
         over = self._total(x) > 1.0
         if over.any():
             # shifting all components does not move the nearest point of {x >= 0, sum x = 1}; components more than 1

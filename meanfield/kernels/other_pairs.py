@@ -72,7 +72,7 @@ def _gather(x, run, k, first, size, period, inverse, scale, q, out):  # type: ig
 
 @njit(parallel=True)
 def add_gaussian_forces(x, strength, width, period, out):  # type: ignore[no-untyped-def]
-    """out[r, k] += strength / width^2 sum_l exp(-|d|^2 / (2 width^2)) d, d = x_k - x_l; out over (run, particle, component)."""
+    """out[r, k] += strength / width^2 sum_l exp(-|d|^2 / (2 width^2)) d; out over (run, particle, component)."""
     n_runs, _, n = x.shape
     inverse = 1.0 / period if period > 0.0 else 0.0
     rate, scale = 0.5 / width**2, strength / width**2
