@@ -14,8 +14,8 @@ A Morse interaction of one's own, ten lines of NumPy (add ``@mf.register`` and `
             return self.depth * (2 * np.exp(-r) - 2 * np.exp(-2 * r))
 
 Its pair sums run in NumPy blocks of the pair matrix, some 7-15 ns a pair on one core. A few more lines buy a compiled
-force loop: 1-3 ns a pair for a weight of powers and divisions, 8-10 (little gained) for one with ``exp``, which Numba does
-not vectorise::
+force loop: 3-6 ns a pair for a weight of sums, products and divisions, 8-12 (little gained) for one with ``exp``, which
+Numba does not vectorise::
 
     @numba.njit
     def morse_weight(q, p):  # -g'(r) / r at q = r^2 > 0, p = parameters
@@ -30,8 +30,8 @@ not vectorise::
         def parameters(self):
             return (self.depth,)
 
-Numba cannot cache a loop that takes a function of the user's, so the first step of every process compiles it (about a
-second); instances with other parameters share it.
+Numba cannot cache a loop that takes a function of the user's, so the first step of every process compiles it (one to
+two seconds); instances with other parameters share it. ``simulate`` compares ``weight`` with ``derivative`` at two distances.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def test_free_diffusion_on_the_torus(dim):
     """E cos(x(t) - x(0)) = exp(-t / beta) in each component, and uniform stays uniform: |z| < 5."""
     beta, t, n = 2.0, 1.5, 20_000
     torus = mf.Torus(2 * math.pi, dim)
-    run = mf.simulate(mf.Problem(torus, inverse_temperature=beta), n_particles=n, dt=0.5, t_end=t)
+    run = mf.simulate(mf.Problem(torus, inverse_temperature=beta), n_particles=n, dt=0.5, t_end=t, threads=1)
     x = run["position"].values[0]
     assert torus.contains(x).all()
     values = np.cos(x[-1] - x[0])
@@ -36,7 +36,7 @@ def test_kuramoto_order_parameter(truths):
     assert -normal / beta + strength * r * r / 2 == pytest.approx(float(truth["values"]["F"]), abs=1e-12)
     problem = mf.Problem(mf.Torus(2 * math.pi, 1), mf.Zero(), mf.CosinePair(strength), beta)
     n, runs = 1000, 16
-    run = mf.simulate(problem, n_particles=n, dt=0.01, t_end=6.0, n_runs=runs, save_every=100,
+    run = mf.simulate(problem, n_particles=n, dt=0.01, t_end=6.0, n_runs=runs, save_every=100, threads=1,
                       initial=np.full((n, 1), 1.0))
     angle = run["position"].values[:, -2:, :, 0]
     order = np.abs(np.exp(1j * angle).mean(axis=-1)).mean(axis=-1)
@@ -46,5 +46,6 @@ def test_kuramoto_order_parameter(truths):
     energy = mf.hamiltonian(problem, run)[:, -1].values
     assert abs(energy.mean() + strength * r * r / 2) < 5 * energy.std(ddof=1) / math.sqrt(runs) + strength / (2 * n)
     below = mf.Problem(problem.domain, mf.Zero(), mf.CosinePair(0.5), beta)  # K < K_c = 2 / beta: incoherent
-    run = mf.simulate(below, n_particles=n, dt=0.02, t_end=16.0, save_every=800, initial=np.full((n, 1), 1.0))
+    run = mf.simulate(below, n_particles=n, dt=0.02, t_end=16.0, save_every=800, threads=1,
+                      initial=np.full((n, 1), 1.0))
     assert abs(np.exp(1j * run["position"].values[0, -1, :, 0]).mean()) < 5 / math.sqrt(n)
