@@ -31,7 +31,7 @@ Numba does not vectorise::
             return (self.depth,)
 
 Numba cannot cache a loop that takes a function of the user's, so the first step of every process compiles it (one to
-two seconds); instances with other parameters share it. ``simulate`` compares ``weight`` with ``derivative`` at two distances.
+two seconds); instances with other parameters share it. ``weight`` is compared with ``derivative`` at two distances.
 """
 
 from __future__ import annotations
