@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 _WHERE = {
     "_checks": ("UnstableStepError",),
     "registry": ("register",),
-    "domain": ("Ball", "Box", "Domain", "Interval"),
+    "domain": ("Ball", "Box", "Domain", "FreeSpace", "Interval", "Polytope", "Simplex", "Torus"),
     "potentials": ("DoubleWell", "Potential", "Quadratic", "Zero"),
-    "interactions": ("Coulomb", "Interaction", "Log", "NoInteraction", "QuadraticPair", "Riesz"),
+    "interactions": ("CosinePair", "Coulomb", "GaussianPair", "Interaction", "Log", "NoInteraction", "QuadraticPair",
+                     "Riesz"),
     "problem": ("Problem",),
     "line": ("Grid",),
     "dataset": ("load",),
@@ -29,6 +30,7 @@ _WHERE = {
     "diagnostics.transport": ("wasserstein",),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.rates": ("fit_rate",),
+    "diagnostics.histogram": ("density_histogram",),
     "learning.alignment": ("KernelAlignment",),
     "learning.normalized": ("NormalizedAlignment",),
     "learning.features": ("KernelFeatures",),
@@ -61,14 +63,21 @@ if TYPE_CHECKING:
     from meanfield.dataset import load as load
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
+    from meanfield.diagnostics.histogram import density_histogram as density_histogram
     from meanfield.diagnostics.rates import fit_rate as fit_rate
     from meanfield.diagnostics.transport import wasserstein as wasserstein
     from meanfield.domain import Ball as Ball
     from meanfield.domain import Box as Box
     from meanfield.domain import Domain as Domain
+    from meanfield.domain import FreeSpace as FreeSpace
     from meanfield.domain import Interval as Interval
+    from meanfield.domain import Polytope as Polytope
+    from meanfield.domain import Simplex as Simplex
+    from meanfield.domain import Torus as Torus
     from meanfield.equilibrium import gibbs as gibbs
+    from meanfield.interactions import CosinePair as CosinePair
     from meanfield.interactions import Coulomb as Coulomb
+    from meanfield.interactions import GaussianPair as GaussianPair
     from meanfield.interactions import Interaction as Interaction
     from meanfield.interactions import Log as Log
     from meanfield.interactions import NoInteraction as NoInteraction

@@ -95,13 +95,16 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImpl
 
 
-def njit(*, parallel: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """``numba.njit`` with the package's options; plain Python under NUMBA_DISABLE_JIT=1."""
+def njit(*, parallel: bool = False, inline: bool = False, cache: bool = True) -> Callable[[Callable[..., Any]], Any]:
+    """``numba.njit`` with the package's options; plain Python under NUMBA_DISABLE_JIT=1.
+
+    ``cache=False`` is for a loop that takes a function of the user's: it would never be a cache hit, only fill the folder.
+    """
 
     def wrap(function: Callable[..., Any]) -> Any:
         compiled = numba.njit(parallel=parallel, fastmath=_FASTMATH, error_model="numpy",
                               inline="always" if inline else "never", nogil=True)(function)
-        if not numba.config.DISABLE_JIT:
+        if cache and not numba.config.DISABLE_JIT:
             compiled._cache = _Cache(function)
         return compiled
 

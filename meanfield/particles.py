@@ -26,7 +26,7 @@ from meanfield._numba import thread_count, with_threads
 from meanfield.checkpoint import Checkpoint
 from meanfield.dataset import dataset
 from meanfield.interactions import SPRING, PairLaw
-from meanfield.kernels.pairs import add_pair_forces
+from meanfield.pairforces import add_forces
 from meanfield.problem import Problem
 
 __all__ = ["simulate"]
@@ -187,13 +187,13 @@ def _stepper(problem: Problem, plan: _Plan, scheme: str, seed: int, like: Array)
     sigma = math.sqrt(2.0 * plan.dt * problem.temperature)
     key, noise = _rng.philox_key(seed, _rng.NOISE), np.empty_like(like)
     n = plan.n_particles
-    loops = [(law.family, law.coupling / (n - 1), law.s, law.softening**2, _core_radius(law, plan) ** 2)
-             for law in problem.laws] if n > 1 else []
+    pairs = [(term, 0.0 if term.law is None else _core_radius(term.law, plan) ** 2)
+             for term in problem.interactions] if n > 1 else []
 
     def advance(x: Array, step: int) -> tuple[Array, Array]:
         drift = -problem.potential_gradient(x, step)
-        for arguments in loops:
-            add_pair_forces(x, *arguments, drift)
+        for term, core2 in pairs:
+            add_forces(term, x, n - 1, core2, problem.domain.period, drift)
         drift *= plan.dt
         _refuse_unstable(problem, drift, step, plan)
         proposal = np.add(x, drift, out=drift)
@@ -206,10 +206,11 @@ def _stepper(problem: Problem, plan: _Plan, scheme: str, seed: int, like: Array)
 
 
 def _refuse_unstable(problem: Problem, drift: Array, step: int, plan: _Plan) -> None:
-    length2 = np.square(drift).sum(axis=-1)
+    with np.errstate(over="ignore"):
+        length2 = np.square(drift).sum(axis=-1)
     worst = float(length2.max())  # NaN wins a maximum
     diameter = problem.domain.diameter
-    if worst <= diameter**2:
+    if worst <= diameter**2 and worst < math.inf:
         return
     run, particle = (int(i) for i in np.unravel_index(int(np.argmax(length2)), length2.shape))
     length = math.sqrt(worst) if worst >= 0 else math.nan

@@ -69,11 +69,11 @@ class Problem:
     def interactions(self) -> tuple[Interaction, ...]:
         """The terms of g that do something."""
         terms = self.interaction if isinstance(self.interaction, tuple) else (self.interaction,)
-        return tuple(term for term in terms if term.law is not None)
+        return tuple(term for term in terms if not isinstance(term, NoInteraction))
 
     @property
     def laws(self) -> tuple[PairLaw, ...]:
-        """The compiled forms of the interactions."""
+        """The compiled forms of the interactions that have one."""
         return tuple(term.law for term in self.interactions if term.law is not None)
 
     @property

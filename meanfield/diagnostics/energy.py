@@ -10,8 +10,8 @@ import xarray as xr
 from meanfield import _checks
 from meanfield._checks import Array
 from meanfield._numba import with_threads
-from meanfield.kernels.pairs import pair_energies
 from meanfield.line import Grid, Line
+from meanfield.pairforces import add_energies
 from meanfield.problem import Problem
 
 __all__ = ["free_energy", "hamiltonian"]
@@ -22,7 +22,8 @@ def hamiltonian(problem: Problem, positions: Any) -> Any:
 
     ``positions`` over (..., particle, component) gives an array (...) (a float for one configuration); a DataArray, or a
     Dataset of ``simulate``, gives a DataArray. With one particle the pair term is 0; coincident particles under a
-    singular kernel (s >= 0) give +inf. Raises ValueError for a wrong shape or values that are not finite.
+    singular kernel (s >= 0) give +inf. On a Torus pairs are taken at their minimum image. Raises ValueError for a wrong
+    shape or values that are not finite.
     """
     if isinstance(positions, xr.Dataset):
         positions = positions["position"]
@@ -39,8 +40,8 @@ def hamiltonian(problem: Problem, positions: Any) -> Any:
     if n > 1:
         sums, rows = np.zeros(len(flat)), np.empty((len(flat), n))
         with with_threads(), np.errstate(divide="ignore"):
-            for law in problem.laws:
-                pair_energies(flat, law.family, law.coupling, law.s, law.softening**2, rows, sums)
+            for term in problem.interactions:
+                add_energies(term, flat, problem.domain.period, rows, sums)
         total = total + sums / (n * (n - 1))
     return float(total[0]) if x.ndim == 2 else total.reshape(x.shape[:-2])
 

@@ -279,7 +279,8 @@ def test_dataset_explains_itself_and_round_trips(tmp_path):
         assert variable.attrs["long_name"].endswith(".")
     config = json.loads(run.attrs["config"])
     assert config["dt"] == 0.01
-    assert config["problem"]["interaction"][0] == {"kind": "Riesz", "s": 1.0, "strength": 0.7, "softening": 0.01}
+    assert config["problem"]["interaction"][0] == {"kind": "Riesz", "s": 1.0, "strength": 0.7, "softening": 0.01,
+                                                      "normalized": False}
     run.to_netcdf(tmp_path / "run.nc")
     loaded = mf.load(tmp_path / "run.nc")
     assert run.identical(loaded)

@@ -1,71 +1,20 @@
-"""Where particles live: convex sets with the nearest-point map, the mirror map, volume and uniform samples.
-
-``Interval(a, b)`` and ``Box`` for the theory in one and more dimensions, ``Ball`` for the paper's norm constraint.
-All maps act on the last axis (component) and take any leading axes.
-"""
+"""Boxes, intervals and balls: closed forms for everything."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meanfield import _checks
 from meanfield._checks import Array
+from meanfield.domain.base import Domain, Seed, generator, norm, sample_shape
 from meanfield.registry import register
 
-__all__ = ["Ball", "Box", "Domain", "Interval"]
-
-Seed = int | np.random.Generator
-
-
-def _rng(seed: Seed) -> np.random.Generator:
-    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(_checks.seed_int(seed))
-
-
-class Domain(ABC):
-    """A closed convex set Omega in R^dim."""
-
-    kind: ClassVar[str] = "domain"
-    dim: int
-
-    @property
-    @abstractmethod
-    def volume(self) -> float:
-        """Lebesgue measure of the domain."""
-
-    @property
-    @abstractmethod
-    def diameter(self) -> float:
-        """Largest distance between two of its points."""
-
-    @abstractmethod
-    def contains(self, points: Array) -> NDArray[np.bool_]:
-        """Whether each point (..., component) lies in the closed domain; shape (...)."""
-
-    @abstractmethod
-    def project(self, points: Array) -> Array:
-        """Nearest point of the domain, P_Omega of Algorithm 1; idempotent bit for bit, never outside."""
-
-    @abstractmethod
-    def reflect(self, points: Array) -> Array:
-        """Mirror a proposed point back through the wall, folding as often as needed.
-
-        Source: the symmetrised Euler scheme of Bossy, Gobet and Talay (2004), weak order 1 where projection has 1/2.
-        """
-
-    @abstractmethod
-    def sample(self, size: int | tuple[int, ...], seed: Seed = 0) -> Array:
-        """Independent uniform points, shape (*size, component)."""
-
-
-def _shape(size: int | tuple[int, ...], dim: int) -> tuple[int, ...]:
-    return (*((size,) if isinstance(size, int) else size), dim)
+__all__ = ["Ball", "Box", "Interval"]
 
 
 @register
@@ -129,9 +78,13 @@ class Box(Domain):
         # points that need no mirror stay as they are, bit for bit; the clip removes the last rounding
         return np.where((points >= low) & (points <= high), points, np.clip(mirrored, low, high))
 
+    def boundary_distance(self, points: Array) -> Array:
+        gap = np.minimum(points - np.array(self.low), np.array(self.high) - points)
+        return np.asarray(np.maximum(gap.min(axis=-1), 0.0))
+
     def sample(self, size: int | tuple[int, ...], seed: Seed = 0) -> Array:
         low, high = np.array(self.low), np.array(self.high)
-        return self.project(low + (high - low) * _rng(seed).random(_shape(size, self.dim)))
+        return self.project(low + (high - low) * generator(seed).random(sample_shape(size, self.dim)))
 
 
 def Interval(a: float, b: float) -> Box:
@@ -164,16 +117,8 @@ class Ball(Domain):
     def diameter(self) -> float:
         return 2.0 * self.radius
 
-    @staticmethod
-    def _norm(points: Array) -> Array:
-        # scaled by the largest component, so that 1e300 and denormals neither overflow nor vanish
-        largest = np.abs(points).max(axis=-1, keepdims=True)
-        scale = np.where(largest > 0, largest, 1.0)
-        norm: Array = scale[..., 0] * np.sqrt(np.square(points / scale).sum(axis=-1))
-        return norm
-
     def contains(self, points: Array) -> NDArray[np.bool_]:
-        inside: NDArray[np.bool_] = self._norm(points) <= self.radius
+        inside: NDArray[np.bool_] = norm(points) <= self.radius
         return inside
 
     def project(self, points: Array) -> Array:
@@ -182,7 +127,7 @@ class Ball(Domain):
     def reflect(self, points: Array) -> Array:
         # along the ray through the origin: distance r beyond the wall goes to 2R - r, folded into [-R, R]
         period = 4.0 * self.radius
-        folded = np.mod(self._norm(points) + self.radius, period)
+        folded = np.mod(norm(points) + self.radius, period)
         signed = np.where(folded > period / 2, period - folded, folded) - self.radius
         return self._at_distance(points, signed)
 
@@ -201,8 +146,11 @@ class Ball(Domain):
             points[outside] = x
         return points
 
+    def boundary_distance(self, points: Array) -> Array:
+        return np.asarray(np.maximum(self.radius - norm(points), 0.0))
+
     def sample(self, size: int | tuple[int, ...], seed: Seed = 0) -> Array:
-        rng = _rng(seed)
-        x = rng.standard_normal(_shape(size, self.dim))
-        x *= (self.radius * rng.random(x.shape[:-1]) ** (1.0 / self.dim) / self._norm(x))[..., None]
+        rng = generator(seed)
+        x = rng.standard_normal(sample_shape(size, self.dim))
+        x *= (self.radius * rng.random(x.shape[:-1]) ** (1.0 / self.dim) / norm(x))[..., None]
         return self.project(x)
