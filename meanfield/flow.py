@@ -1,0 +1,121 @@
+"""The gradient flow dx_k/dt = -N grad_k H_N on the domain, integrated to a tolerance (``scheme="flow"``).
+
+Runge-Kutta 5(4) of Dormand and Prince with error control, every run at its own internal step. Walls: a stage's velocity
+loses what points out of the domain where the particle touches the wall, and stage points and steps are projected, so
+points at rest are exactly the constrained equilibria. The kernel is taken to the letter, without a core.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from meanfield._checks import Array, UnstableStepError
+from meanfield.forces import Drift, energy_magnitude, nearest_distances, total_energy
+from meanfield.problem import Problem
+from meanfield.record import Move, Plan
+
+__all__ = ["Flow"]
+
+# Dormand, Prince (1980), "A family of embedded Runge-Kutta formulae"; the last stage row is the solution of order 5
+_A = ((1 / 5,), (3 / 40, 9 / 40), (44 / 45, -56 / 15, 32 / 9), (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+      (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+      (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84))
+_E = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
+# local error allowed a step, in units of the domain's (or the cloud's) size: well below the 1e-8 asked of points at rest
+_TOLERANCE = 1e-10
+# energies are sums of N^2 terms: below this relative change a rise of the energy is rounding
+_ROUNDING = 1e-13
+_SHORTEST = 1e-14  # in units of dt
+
+
+class Flow:
+    """One nominal step of dt: as many internal steps as the tolerance asks; the internal step length is carried over."""
+
+    def __init__(self, problem: Problem, plan: Plan, x: Array) -> None:
+        self.problem, self.plan = problem, plan
+        self.drift = Drift(problem, plan.n_particles, 0.0)
+        self.walled = math.isfinite(problem.domain.diameter)
+        self.carry = {"flow_step": np.full(len(x), math.nan)}
+
+    def __call__(self, x: Array, step: int) -> Move:
+        x, domain = x.copy(), self.problem.domain
+        size = np.full(len(x), domain.diameter) if self.walled else 2.0 * np.abs(x).max(axis=(1, 2))
+        left = np.full(len(x), self.plan.dt)
+        clipped, longest2, substeps = (np.zeros(len(x)) for _ in range(3))
+        velocity = self._velocity(x, size, step)
+        energy, rounding = total_energy(self.problem, x), _ROUNDING * energy_magnitude(self.problem, x)
+        h = self.carry["flow_step"]
+        fresh = np.isnan(h)
+        if fresh.any():
+            speed = np.sqrt(np.square(velocity[fresh]).sum(axis=-1)).max(axis=-1)
+            gap = np.minimum(nearest_distances(x[fresh]).min(axis=-1), size[fresh])
+            h[fresh] = np.minimum(self.plan.dt, 0.1 * gap / np.maximum(speed, 1e-300))
+        while (runs := np.flatnonzero(left > 0)).size:
+            last = h[runs] >= left[runs]
+            length = np.where(last, left[runs], h[runs])
+            new, proposal, new_velocity, error = self._try(x[runs], velocity[runs], length[:, None, None], size[runs], step)
+            error = error / (_TOLERANCE * np.maximum(size[runs], 1e-300))
+            new_energy = total_energy(self.problem, new)
+            falls = new_energy <= energy[runs] + rounding[runs]
+            good = (error <= 1.0) & falls
+            with np.errstate(divide="ignore", invalid="ignore"):
+                factor = np.clip(0.9 * error**-0.2, 0.2, 5.0)
+            factor = np.where(np.isfinite(error), factor, 0.2)
+            wanted = length * np.where(good, factor, np.minimum(factor, 0.5))
+            # a step cut short by the end of the interval says little: the next may be as long as was planned
+            h[runs] = np.where(good & last, np.maximum(wanted, h[runs]), wanted)
+            at = runs[good]
+            out, far2 = (proposal != new).any(axis=-1).sum(axis=-1), np.square(proposal - x[runs]).sum(axis=-1).max(axis=-1)
+            clipped[at] += out[good]
+            longest2[at] = np.maximum(longest2[at], far2[good])
+            substeps[at] += 1
+            x[at], velocity[at], energy[at] = new[good], new_velocity[good], new_energy[good]
+            left[at] = np.where(last[good], 0.0, left[at] - length[good])
+            self._refuse_stuck(h, runs[~good], x, velocity, step)
+        np.minimum(h, 1e3 * self.plan.dt, out=h)  # nothing moves any more: keep it a number
+        return Move(x, clipped, longest2, substeps)
+
+    def _try(self, x: Array, velocity: Array, h: Array, size: Array, step: int) -> tuple[Array, Array, Array, Array]:
+        project = self.problem.domain.project
+        stages = [velocity]
+        for row in _A:
+            proposal = x + h * sum(a * k for a, k in zip(row, stages, strict=True) if a)
+            new = project(proposal)
+            stages.append(self._velocity(new, size, step, check=False))
+        other = proposal - h * sum(e * k for e, k in zip(_E, stages, strict=True) if e)
+        # the projected difference where a wall absorbs the error, the plain one where a period wraps it round
+        gaps = [np.square(a - b).sum(axis=-1) for a, b in ((new, project(other)), (proposal, other))]
+        return new, proposal, stages[-1], np.sqrt(np.minimum(*gaps).max(axis=-1))
+
+    def _velocity(self, x: Array, size: Array, step: int, check: bool = True) -> Array:
+        """The drift without what a wall takes away: (P(x + e b) - x) / e for a short e, where P does something."""
+        drift = self.drift(x)
+        if check and not np.isfinite(drift).all():
+            run, particle, _ = (int(i) for i in np.argwhere(~np.isfinite(drift))[0])
+            time = step * self.plan.dt
+            raise UnstableStepError(f"at step {step} (time {time:.6g}) the drift of particle {particle} of run {run} is not a "
+                                    "finite number; look at the potential's gradient there",
+                                    step=step, time=time, run=run, particle=particle)
+        if not self.walled:
+            return drift
+        speed = np.sqrt(np.square(drift).sum(axis=-1, keepdims=True))
+        e = 1e-6 * size[:, None, None] / np.maximum(speed, 1e-300)
+        with np.errstate(invalid="ignore", over="ignore"):
+            ahead = x + e * drift
+            put_back = self.problem.domain.project(ahead)
+            # a nearest point is no further away than x itself; a period is
+            moved_back, moved = (np.square(v).sum(axis=-1, keepdims=True) for v in (put_back - ahead, e * drift))
+            wall = moved_back <= 1.0001 * moved
+        return np.where(wall & (put_back != ahead), (put_back - x) / e, drift)
+
+    def _refuse_stuck(self, h: Array, runs: Array, x: Array, velocity: Array, step: int) -> None:
+        for run in runs[h[runs] < _SHORTEST * self.plan.dt]:
+            speed = np.square(velocity[run]).sum(axis=-1)
+            particle, time = int(np.argmax(speed)), step * self.plan.dt
+            raise UnstableStepError(
+                f"at step {step} (time {time:.6g}) the flow of run {run} cannot go on: particle {particle} moves at speed "
+                f"{math.sqrt(speed[particle]):.3g} and no step above {_SHORTEST * self.plan.dt:.2g} keeps the error and the "
+                "energy in bounds (a collapse under attraction, or a potential whose gradient is not that of its value)",
+                step=step, time=time, run=int(run), particle=particle)

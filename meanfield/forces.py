@@ -1,0 +1,77 @@
+"""N grad H_N and N H_N for the engines: the one place where a step meets the compiled pair sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meanfield._checks import Array
+from meanfield.interactions import SPRING, PairLaw
+from meanfield.kernels.nearest import nearest_squared
+from meanfield.kernels.pairs import add_pair_forces, pair_energies
+from meanfield.problem import Problem
+
+__all__ = ["Drift", "core_radius", "energy_magnitude", "nearest_distances", "total_energy"]
+
+
+def core_radius(law: PairLaw, n_particles: int, dt: float) -> float:
+    """Where one explicit step would move an unsoftened pair apart by its own distance (see ``simulate``)."""
+    if law.family == SPRING or law.softening > 0 or n_particles == 1:
+        return 0.0
+    speed = 2.0 * abs(law.coupling) * (abs(law.s) if law.s else 1.0) * dt / (n_particles - 1)
+    return float(speed ** (1.0 / (law.s + 2.0)))
+
+
+class Drift:
+    """-N grad H_N as a function of positions (run, particle, component); ``core_dt`` = 0 is the kernel to the letter."""
+
+    def __init__(self, problem: Problem, n_particles: int, core_dt: float) -> None:
+        self.problem, n = problem, n_particles
+        self.loops = [(law.family, law.coupling / (n - 1), law.s, law.softening**2, core_radius(law, n, core_dt) ** 2)
+                      for law in problem.laws] if n > 1 else []
+
+    def __call__(self, x: Array, step: int | None = None) -> Array:
+        """What step number ``step`` feels (a minibatch, say); without it the gradient of the potential itself."""
+        if step is None:
+            drift = np.negative(sum(term.gradient(x) for term in self.problem.potentials))
+        else:
+            drift = -self.problem.potential_gradient(x, step)
+        for arguments in self.loops:
+            add_pair_forces(x, *arguments, drift)
+        return drift
+
+
+def _pair_energies(problem: Problem, x: Array) -> list[Array]:
+    """(1 / (N - 1)) sum_{k < l} g of each run, one array for each interaction."""
+    if x.shape[1] == 1:
+        return []
+    found, rows = [], np.empty(x.shape[:2])
+    with np.errstate(divide="ignore"):
+        for law in problem.laws:
+            sums = np.zeros(len(x))
+            pair_energies(x, law.family, law.coupling, law.s, law.softening**2, rows, sums)
+            found.append(sums / (x.shape[1] - 1))
+    return found
+
+
+def total_energy(problem: Problem, x: Array) -> Array:
+    """N H_N of each run, shape (run,); +inf where particles coincide under a singular repulsion."""
+    total: Array = problem.potential_value(x).sum(axis=-1)
+    for sums in _pair_energies(problem, x):
+        total = total + sums
+    return total
+
+
+def energy_magnitude(problem: Problem, x: Array) -> Array:
+    """Size of the terms that ``total_energy`` adds up, by which its rounding is judged."""
+    size: Array = np.abs(problem.potential_value(x)).sum(axis=-1)
+    for law, sums in zip(problem.laws, _pair_energies(problem, x), strict=False):
+        # logarithms of either sign cancel
+        size = size + np.abs(sums) + (x.shape[1] * abs(law.coupling) if law.s == 0 else 0.0)
+    return size
+
+
+def nearest_distances(x: Array) -> Array:
+    """Distance of each particle to the nearest other one, shape (run, particle)."""
+    out = np.empty(x.shape[:2])
+    nearest_squared(x, out)
+    return np.sqrt(out)
