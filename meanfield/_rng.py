@@ -78,17 +78,18 @@ def normals(key, first_run, step, out):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True)
-def bridge_normals(key, runs, step, node, out):  # type: ignore[no-untyped-def]
-    """Standard normals for node ``node`` (below 2^16) of the bisection of one step, for the runs with these indices.
+def bridge_normals(key, runs, nodes, step, out):  # type: ignore[no-untyped-def]
+    """Standard normals for one node (below 2^16) of the bisection of a step in each of the runs with these indices.
 
     The node sits in the upper half of the word that counts component pairs, so up to 2^17 components are told apart.
     """
     n_runs, n_particles, dim = out.shape
-    s, shifted = np.uint64(step), np.uint64(node) << np.uint64(16)
+    s = np.uint64(step)
     for flat in prange(n_runs * n_particles):
         run = flat // n_particles
         particle = flat - run * n_particles
         r = np.uint64(runs[run])
+        shifted = np.uint64(nodes[run]) << np.uint64(16)
         p = np.uint64(particle)
         for pair in range((dim + 1) // 2):
             x, y = _normal_pair(np.uint64(pair) | shifted, p, r, s, key[0], key[1])

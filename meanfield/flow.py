@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from meanfield._checks import Array, UnstableStepError
+from meanfield._numba import fit_threads
 from meanfield.forces import Drift, energy_magnitude, nearest_distances, total_energy
 from meanfield.problem import Problem
 from meanfield.record import Move, Plan
@@ -33,18 +34,21 @@ _SHORTEST = 1e-14  # in units of dt
 class Flow:
     """One nominal step of dt: as many internal steps as the tolerance asks; the internal step length is carried over."""
 
-    def __init__(self, problem: Problem, plan: Plan, x: Array) -> None:
-        self.problem, self.plan = problem, plan
+    def __init__(self, problem: Problem, plan: Plan, x: Array, threads: int) -> None:
+        self.problem, self.plan, self.threads = problem, plan, threads
         self.drift = Drift(problem, plan.n_particles, 0.0)
         self.walled = math.isfinite(problem.domain.diameter)
         self.carry = {"flow_step": np.full(len(x), math.nan)}
 
     def __call__(self, x: Array, step: int) -> Move:
-        x, domain = x.copy(), self.problem.domain
-        size = np.full(len(x), domain.diameter) if self.walled else 2.0 * np.abs(x).max(axis=(1, 2))
+        x, diameter = x.copy(), self.problem.domain.diameter
+        size = np.full(len(x), diameter) if self.walled else 2.0 * np.abs(x).max(axis=(1, 2))
         left = np.full(len(x), self.plan.dt)
         clipped, longest2, substeps = (np.zeros(len(x)) for _ in range(3))
-        velocity = self._velocity(x, size, step)
+        fit_threads(self.plan.pairs, self.threads)
+        drift = self.drift(x)
+        self._refuse_non_finite(drift, step)
+        velocity, _ = self._slide(x, drift, size)
         energy, rounding = total_energy(self.problem, x), _ROUNDING * energy_magnitude(self.problem, x)
         h = self.carry["flow_step"]
         fresh = np.isnan(h)
@@ -53,9 +57,10 @@ class Flow:
             gap = np.minimum(nearest_distances(x[fresh]).min(axis=-1), size[fresh])
             h[fresh] = np.minimum(self.plan.dt, 0.1 * gap / np.maximum(speed, 1e-300))
         while (runs := np.flatnonzero(left > 0)).size:
+            fit_threads(runs.size * x.shape[1] ** 2, self.threads)
             last = h[runs] >= left[runs]
             length = np.where(last, left[runs], h[runs])
-            new, proposal, new_velocity, error = self._try(x[runs], velocity[runs], length[:, None, None], size[runs], step)
+            proposal, new, at_wall, along, error = self._try(x[runs], velocity[runs], length[:, None, None], size[runs])
             error = error / (_TOLERANCE * np.maximum(size[runs], 1e-300))
             new_energy = total_energy(self.problem, new)
             falls = new_energy <= energy[runs] + rounding[runs]
@@ -71,44 +76,62 @@ class Flow:
             clipped[at] += out[good]
             longest2[at] = np.maximum(longest2[at], far2[good])
             substeps[at] += 1
-            x[at], velocity[at], energy[at] = new[good], new_velocity[good], new_energy[good]
+            x[at], velocity[at] = self._touch(new[good], at_wall[good], along[good], size[at])
+            energy[at] = new_energy[good]
             left[at] = np.where(last[good], 0.0, left[at] - length[good])
             self._refuse_stuck(h, runs[~good], x, velocity, step)
         np.minimum(h, 1e3 * self.plan.dt, out=h)  # nothing moves any more: keep it a number
         return Move(x, clipped, longest2, substeps)
 
-    def _try(self, x: Array, velocity: Array, h: Array, size: Array, step: int) -> tuple[Array, Array, Array, Array]:
+    def _try(self, x: Array, velocity: Array, h: Array, size: Array) -> tuple[Array, Array, Array, Array, Array]:
         project = self.problem.domain.project
-        stages = [velocity]
+        stages, proposal, new, at_wall = [velocity], x, x, x
         for row in _A:
             proposal = x + h * sum(a * k for a, k in zip(row, stages, strict=True) if a)
             new = project(proposal)
-            stages.append(self._velocity(new, size, step, check=False))
+            along, at_wall = self._slide(new, self.drift(new), size)
+            stages.append(along)
         other = proposal - h * sum(e * k for e, k in zip(_E, stages, strict=True) if e)
         # the projected difference where a wall absorbs the error, the plain one where a period wraps it round
         gaps = [np.square(a - b).sum(axis=-1) for a, b in ((new, project(other)), (proposal, other))]
-        return new, proposal, stages[-1], np.sqrt(np.minimum(*gaps).max(axis=-1))
+        return proposal, new, at_wall, stages[-1], np.sqrt(np.minimum(*gaps).max(axis=-1))
 
-    def _velocity(self, x: Array, size: Array, step: int, check: bool = True) -> Array:
-        """The drift without what a wall takes away: (P(x + e b) - x) / e for a short e, where P does something."""
-        drift = self.drift(x)
-        if check and not np.isfinite(drift).all():
-            run, particle, _ = (int(i) for i in np.argwhere(~np.isfinite(drift))[0])
-            time = step * self.plan.dt
-            raise UnstableStepError(f"at step {step} (time {time:.6g}) the drift of particle {particle} of run {run} is not a "
-                                    "finite number; look at the potential's gradient there",
-                                    step=step, time=time, run=run, particle=particle)
+    def _touch(self, x: Array, at_wall: Array, along: Array, size: Array) -> tuple[Array, Array]:
+        """Put particles that are pressed against a wall, and all but there, onto it; their velocities with them."""
+        for i in np.flatnonzero((at_wall != x).any(axis=(1, 2))):
+            here = at_wall[i:i + 1]
+            along[i], _ = self._slide(here, self.drift(here), size[i:i + 1])
+        return at_wall, along
+
+    def _slide(self, x: Array, drift: Array, size: Array) -> tuple[Array, Array]:
+        """The drift without what a wall takes away, and the points moved onto the walls that they are pressed against.
+
+        (P(x + 2 e b) - P(x + e b)) / e with e |b| a millionth of the domain: exact at flat walls, and on curved ones to a
+        millionth of itself, so points at rest are exact.
+        """
         if not self.walled:
-            return drift
-        speed = np.sqrt(np.square(drift).sum(axis=-1, keepdims=True))
-        e = 1e-6 * size[:, None, None] / np.maximum(speed, 1e-300)
+            return drift, x
+        project = self.problem.domain.project
+        e = 1e-6 * size[:, None, None] / np.maximum(np.sqrt(np.square(drift).sum(axis=-1, keepdims=True)), 1e-300)
         with np.errstate(invalid="ignore", over="ignore"):
             ahead = x + e * drift
-            put_back = self.problem.domain.project(ahead)
+            put_back = project(ahead)
             # a nearest point is no further away than x itself; a period is
             moved_back, moved = (np.square(v).sum(axis=-1, keepdims=True) for v in (put_back - ahead, e * drift))
-            wall = moved_back <= 1.0001 * moved
-        return np.where(wall & (put_back != ahead), (put_back - x) / e, drift)
+            wall = (moved_back <= 1.0001 * moved) & (put_back != ahead)
+            if not wall.any():
+                return drift, x
+            along = np.where(wall, (project(x + 2.0 * e * drift) - put_back) / e, drift)
+            return along, project(np.where(wall, put_back - e * along, x))
+
+    def _refuse_non_finite(self, drift: Array, step: int) -> None:
+        if np.isfinite(drift).all():
+            return
+        run, particle, _ = (int(i) for i in np.argwhere(~np.isfinite(drift))[0])
+        time = step * self.plan.dt
+        raise UnstableStepError(f"at step {step} (time {time:.6g}) the drift of particle {particle} of run {run} is not a "
+                                "finite number; look at the potential's gradient there",
+                                step=step, time=time, run=run, particle=particle)
 
     def _refuse_stuck(self, h: Array, runs: Array, x: Array, velocity: Array, step: int) -> None:
         for run in runs[h[runs] < _SHORTEST * self.plan.dt]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from meanfield import _rng
@@ -39,15 +40,16 @@ class Metropolis:
         refuse_unstable(self.problem, forth, step, self.plan, longest=math.inf)
         noise = self.noise(step) * math.sqrt(2.0 * dt / beta)
         y = x + forth + noise
-        outside = np.asarray(~domain.contains(y))
+        outside: NDArray[np.bool_] = np.logical_not(domain.contains(y))
         # proposals outside are refused anyway: nothing is asked of the potential there
-        inside = np.where(outside.any(axis=-1)[:, None, None], x, y)
+        allowed = ~np.any(outside, axis=-1)
+        inside = np.where(np.asarray(allowed)[:, None, None], y, x)
         with np.errstate(over="ignore", invalid="ignore"):
             back = dt * self.drift(inside)
             gain = beta * (total_energy(self.problem, x) - total_energy(self.problem, inside))
             gain += beta / (4.0 * dt) * (np.square(noise) - np.square(x - y - back)).sum(axis=(1, 2))
         _rng.normals(self.key, 0, step, self.coin)
         # Phi of a normal is uniform; NaN (a force or an energy that is no number) refuses
-        accepted = (log_ndtr(self.coin[:, 0, 0]) < gain) & ~outside.any(axis=-1)
+        accepted = np.logical_and(log_ndtr(self.coin[:, 0, 0]) < gain, allowed)
         moved = np.where(accepted[:, None, None], y, x)
         return Move(moved, outside.sum(axis=-1), np.square(y - x).sum(axis=-1).max(axis=-1), accepted=accepted)

@@ -27,7 +27,8 @@ from tqdm import tqdm
 
 from meanfield import _checks, _rng
 from meanfield._checks import Array
-from meanfield._numba import thread_count, with_threads
+from meanfield._numba import fit_threads, thread_count, with_threads
+from meanfield.adaptive import Adaptive, finest_core_dt
 from meanfield.annealing import Annealing
 from meanfield.checkpoint import Checkpoint
 from meanfield.flow import Flow
@@ -35,13 +36,11 @@ from meanfield.forces import core_radius
 from meanfield.metropolis import Metropolis
 from meanfield.problem import Problem
 from meanfield.record import Plan, Record, make_plan, refuse_too_large
-from meanfield.schemes import Adaptive, Euler, Noise, Stepper, finest_core_dt, refuse_coarse
+from meanfield.schemes import Euler, Noise, Stepper, refuse_coarse
 
 __all__ = ["SCHEMES", "simulate"]
 
 SCHEMES = ("projected", "reflected", "tamed", "adaptive", "flow", "metropolis")
-# below this many pair terms a step, waking a second thread costs more than it brings (9 us against 20 ms at N = 16)
-_ONE_THREAD_BELOW = 200_000
 # states held at once, beside the saved ones: positions, drift, noise, proposal and what NumPy makes on the way
 _WORKING_STATES = {"projected": 7, "reflected": 9, "tamed": 8, "adaptive": 40, "flow": 20, "metropolis": 14}
 _EXTRA = {"adaptive": ("n_substeps",), "flow": ("n_substeps",), "metropolis": ("acceptance_fraction",)}
@@ -124,8 +123,9 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         return {**record.state(x), **carried, **{f"carry_{name}": values for name, values in carry.items()}}
 
     try:
-        with with_threads(1 if plan.pairs < _ONE_THREAD_BELOW else threads), bar:
-            advance = _stepper(problem, plan, scheme, seed, beta, refinement, x)
+        with with_threads(threads), bar:
+            fit_threads(plan.pairs, threads)
+            advance = _stepper(problem, plan, scheme, seed, beta, refinement, threads, x)
             advance.carry.update({name.removeprefix("carry_"): values for name, values in carried.items()})
             if scheme in ("projected", "reflected"):
                 refuse_coarse(problem, plan, x)
@@ -167,15 +167,16 @@ def _schedule(problem: Problem, plan: Plan, scheme: str, annealing: Any) -> Arra
     return beta
 
 
-def _stepper(problem: Problem, plan: Plan, scheme: str, seed: int, beta: Array, refinement: int, x: Array) -> Stepper:
+def _stepper(problem: Problem, plan: Plan, scheme: str, seed: int, beta: Array, refinement: int, threads: int,
+             x: Array) -> Stepper:
     """The scheme as a function (x, step) -> Move."""
     if scheme == "flow":
-        return Flow(problem, plan, x)
+        return Flow(problem, plan, x, threads)
     noise = Noise(seed, refinement, x)
     if scheme == "metropolis":
         return Metropolis(problem, plan, beta, seed, noise)
     if scheme == "adaptive":
-        return Adaptive(problem, plan, beta, seed, noise)
+        return Adaptive(problem, plan, beta, seed, noise, threads)
     return Euler(problem, plan, scheme, beta, noise)
 
 

@@ -1,7 +1,8 @@
-"""The steps of ``simulate``: explicit schemes (projected, reflected, tamed) and the sub-stepping one (adaptive).
+"""The explicit steps of ``simulate`` (projected, reflected, tamed), their noise, and when a step is refused.
 
 A stepper is called as ``stepper(x, step) -> Move`` and keeps what it must remember between steps, if anything, in
-``carry`` (name -> array), which goes into checkpoints. ``flow.py`` and ``metropolis.py`` hold the other two.
+``carry`` (name -> array), which goes into checkpoints. The other schemes have a file each: ``adaptive.py``,
+``flow.py``, ``metropolis.py``.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ import math
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from meanfield import _rng
 from meanfield._checks import Array, UnstableStepError
-from meanfield.forces import Drift, core_radius, nearest_distances
+from meanfield.forces import Drift, core_radius
 from meanfield.problem import Problem
 from meanfield.record import Move, Plan
 
-__all__ = ["Adaptive", "Euler", "Noise", "Stepper", "refuse_coarse", "refuse_unstable"]
+__all__ = ["Euler", "Noise", "Stepper", "observe", "refuse_coarse", "refuse_unstable"]
 
 # a core (see ``simulate``) above this share of the domain's diameter is no small correction any more
 _COARSEST_CORE = 0.1
@@ -95,88 +95,6 @@ def taming_length(problem: Problem) -> float:
 def observe(before: Array, proposal: Array, moved: Array) -> tuple[Array, Array]:
     """Clipped particles and longest squared displacement of each run."""
     return (proposal != moved).any(axis=-1).sum(axis=-1), np.square(proposal - before).sum(axis=-1).max(axis=-1)
-
-
-class Adaptive:
-    """Projected Euler on a bisection of each step, so that no drift carries a particle far beside its neighbours.
-
-    An interval of length h is halved while a particle's drift displacement h |b_k| exceeds a quarter of its length scale,
-    max(distance to the nearest other particle, finest core or softening), at most the domain's diameter. The Brownian
-    increment of a half is drawn from the bridge between the ends, so the increments of a step add up to that of the
-    other schemes, whatever is halved. After ``HALVINGS`` halvings a displacement up to the whole scale is accepted and
-    a longer one is an ``UnstableStepError``. The core belongs to the finest sub-step: an isolated pair that it resolves
-    moves by a quarter of its distance at most.
-    """
-
-    HALVINGS, SHARE = 10, 0.25
-
-    def __init__(self, problem: Problem, plan: Plan, beta: Array, seed: int, noise: Noise) -> None:
-        self.problem, self.plan, self.noise = problem, plan, noise
-        self.carry: dict[str, Array] = {}
-        self.amplitude = np.sqrt(2.0 / beta)  # displacement per unit of Brownian motion
-        self.key = _rng.philox_key(seed, _rng.BRIDGE)
-        self.core_dt = finest_core_dt(plan.dt)
-        self.drift = Drift(problem, plan.n_particles, self.core_dt)
-        scales = [law.softening or core_radius(law, plan.n_particles, self.core_dt) for law in problem.laws]
-        self.scale = min((s for s in scales if s > 0), default=math.inf)
-
-    def __call__(self, x: Array, step: int) -> Move:
-        runs = np.arange(len(x), dtype=np.intp)
-        brownian = self.noise(step) * math.sqrt(self.plan.dt) if self.amplitude[step] else np.zeros_like(x)
-        self.clipped, self.longest2, self.substeps = (np.zeros(len(x)) for _ in range(3))
-        moved = self._interval(runs, x, self.drift(x, step), brownian, step, 0, 1)
-        return Move(moved, self.clipped, self.longest2, self.substeps)
-
-    def _interval(self, runs: NDArray[np.intp], x: Array, drift: Array, brownian: Array, step: int, level: int, node: int) -> Array:
-        h = self.plan.dt * 0.5**level
-        reach, limit = h * np.sqrt(np.square(drift).sum(axis=-1)), self._limits(x)
-        long = ~(reach <= self.SHARE * limit).all(axis=-1)
-        if level == self.HALVINGS or not np.isfinite(reach).all():
-            self._refuse(runs, reach, limit, step, level)
-            long[:] = False
-        out, short = np.empty_like(x), ~long
-        if short.any():
-            here = x[short]
-            proposal = here + h * drift[short] + self.amplitude[step] * brownian[short]
-            out[short] = self.problem.domain.project(proposal)
-            clipped, longest2 = observe(here, proposal, out[short])
-            at = runs[short]
-            self.clipped[at] += clipped
-            self.longest2[at] = np.maximum(self.longest2[at], longest2)
-            self.substeps[at] += 1
-        if long.any():
-            at, whole = runs[long], brownian[long]
-            first = 0.5 * whole
-            if self.amplitude[step]:
-                middle = np.empty_like(whole)
-                _rng.bridge_normals(self.key, at, step, node, middle)
-                first += 0.5 * math.sqrt(h) * middle
-            y = self._interval(at, x[long], drift[long], first, step, level + 1, 2 * node)
-            out[long] = self._interval(at, y, self.drift(y, step), whole - first, step, level + 1, 2 * node + 1)
-        return out
-
-    def _limits(self, x: Array) -> Array:
-        diameter = self.problem.domain.diameter
-        if math.isinf(self.scale):  # no kernel with a length of its own
-            return np.full(x.shape[:2], diameter)
-        return np.minimum(np.maximum(nearest_distances(x), self.scale), diameter)
-
-    def _refuse(self, runs: NDArray[np.intp], reach: Array, limit: Array, step: int, level: int) -> None:
-        if (reach <= limit).all():
-            return
-        excess = np.where(np.isfinite(reach), reach / limit, np.inf)
-        row, particle = (int(i) for i in np.unravel_index(int(np.argmax(excess)), excess.shape))
-        run, time = int(runs[row]), step * self.plan.dt
-        raise UnstableStepError(
-            f"at step {step} (time {time:.6g}) the drift moves particle {particle} of run {run} by "
-            f"{reach[row, particle]:.3g} after {level} halvings of dt, beyond its length scale {limit[row, particle]:.3g}; "
-            f"take dt <= {self.plan.dt * 0.25 / min(max(excess[row, particle], 1.0), 1e6):.2g}, or look at the potential's "
-            "gradient there", step=step, time=time, run=run, particle=particle)
-
-
-def finest_core_dt(dt: float) -> float:
-    """The dt of the core under "adaptive": at the finest sub-step a pair at the core moves by a quarter of its distance."""
-    return 2.0 * dt * 0.5**Adaptive.HALVINGS
 
 
 def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longest: float | None = None) -> None:

@@ -12,7 +12,7 @@ LAYERS = [
     ("ground", {"_numba", "_rng", "_checks", "registry"}),
     ("words", {"domain", "potentials", "interactions", "problem", "dataset", "line", "checkpoint", "annealing"}),
     ("loops", {"kernels"}),
-    ("engines", {"forces", "record", "schemes", "flow", "metropolis", "particles", "pde", "equilibrium", "examples"}),
+    ("engines", {"forces", "record", "schemes", "adaptive", "flow", "metropolis", "particles", "pde", "equilibrium", "examples"}),
     ("reading", {"diagnostics"}),
     ("learning", {"learning", "attention"}),
     ("edge", {"experiments", "report", "plots", "cli", "doctor"}),
