@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 import meanfield as mf
-from meanfield import particles
+from meanfield import forces, schemes
 from meanfield.diagnostics.intervals import mean_interval
 
 
@@ -23,14 +23,14 @@ def second_moment(dt: float, runs: int, literal: bool) -> np.ndarray:
     start = np.linspace(-1, 1, n)[:, None]
     start *= math.sqrt(2.0 / np.mean(start**2))
     problem = mf.Problem(mf.Interval(-30, 30), mf.Quadratic(), mf.Log((n - 1) / n), beta)
-    core, unstable = particles._core_radius, particles._refuse_unstable
+    core, unstable = forces.core_radius, schemes.refuse_unstable
     if literal:  # the letter of Algorithm 1: no core, and whatever it throws out is projected
-        particles._core_radius = lambda law, plan: 0.0
-        particles._refuse_unstable = lambda *arguments: None
+        forces.core_radius = lambda law, n_particles, dt: 0.0
+        schemes.refuse_unstable = lambda *arguments: None
     try:
         run = mf.simulate(problem, n_particles=n, dt=dt, t_end=0.5, n_runs=runs, initial=start, save_every=10**6)
     finally:
-        particles._core_radius, particles._refuse_unstable = core, unstable
+        forces.core_radius, schemes.refuse_unstable = core, unstable
     return np.square(run["position"].values[:, -1, :, 0]).mean(axis=1)
 
 

@@ -24,7 +24,9 @@ _WHERE = {
     "problem": ("Problem",),
     "line": ("Grid",),
     "dataset": ("load",),
+    "annealing": ("Annealing",),
     "particles": ("simulate",),
+    "examples": ("Example", "example", "example_names"),
     "pde": ("solve",),
     "equilibrium": ("gibbs",),
     "diagnostics.transport": ("wasserstein",),
@@ -59,6 +61,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from meanfield._checks import UnstableStepError as UnstableStepError
+    from meanfield.annealing import Annealing as Annealing
     from meanfield.attention.classifier import KernelAttentionClassifier as KernelAttentionClassifier
     from meanfield.dataset import load as load
     from meanfield.diagnostics.energy import free_energy as free_energy
@@ -75,6 +78,9 @@ if TYPE_CHECKING:
     from meanfield.domain import Simplex as Simplex
     from meanfield.domain import Torus as Torus
     from meanfield.equilibrium import gibbs as gibbs
+    from meanfield.examples import Example as Example
+    from meanfield.examples import example as example
+    from meanfield.examples import example_names as example_names
     from meanfield.interactions import CosinePair as CosinePair
     from meanfield.interactions import Coulomb as Coulomb
     from meanfield.interactions import GaussianPair as GaussianPair

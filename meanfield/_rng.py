@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from meanfield._numba import njit, prange
 
-__all__ = ["NOISE", "generator", "normals", "philox_key"]
+__all__ = ["NOISE", "bridge_normals", "generator", "normals", "philox_key"]
 
 # Streams: what a number is for. Kept apart in the key, so one seed serves all of them.
-NOISE, INITIAL, MINIBATCH, PHASES, WEIGHTS, SHUFFLE, DROPOUT = range(7)
+NOISE, INITIAL, MINIBATCH, PHASES, WEIGHTS, SHUFFLE, DROPOUT, BRIDGE, ACCEPT = range(9)
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -72,6 +72,27 @@ def normals(key, first_run, step, out):  # type: ignore[no-untyped-def]
         p = np.uint64(particle)
         for pair in range((dim + 1) // 2):
             x, y = _normal_pair(np.uint64(pair), p, r, s, key[0], key[1])
+            out[run, particle, 2 * pair] = x
+            if 2 * pair + 1 < dim:
+                out[run, particle, 2 * pair + 1] = y
+
+
+@njit(parallel=True)
+def bridge_normals(key, runs, nodes, step, out):  # type: ignore[no-untyped-def]
+    """Standard normals for one node (below 2^16) of the bisection of a step in each of the runs with these indices.
+
+    The node sits in the upper half of the word that counts component pairs, so up to 2^17 components are told apart.
+    """
+    n_runs, n_particles, dim = out.shape
+    s = np.uint64(step)
+    for flat in prange(n_runs * n_particles):
+        run = flat // n_particles
+        particle = flat - run * n_particles
+        r = np.uint64(runs[run])
+        shifted = np.uint64(nodes[run]) << np.uint64(16)
+        p = np.uint64(particle)
+        for pair in range((dim + 1) // 2):
+            x, y = _normal_pair(np.uint64(pair) | shifted, p, r, s, key[0], key[1])
             out[run, particle, 2 * pair] = x
             if 2 * pair + 1 < dim:
                 out[run, particle, 2 * pair + 1] = y

@@ -45,6 +45,10 @@ VARIABLES: dict[str, Declared] = {
                                  "left the domain and was put back."),
     "max_displacement": Declared(("run", "time"), "length", "Largest step of a particle before it was put back into the "
                                  "domain, since the last saved time."),
+    "n_substeps": Declared(("run", "time"), "1", "Internal steps since the last saved time (adaptive and flow schemes)."),
+    "acceptance_fraction": Declared(("run", "time"), "1", "Share of proposed moves accepted since the last saved time "
+                                    "(metropolis)."),
+    "inverse_temperature": Declared(("time",), "1 / energy", "Inverse temperature beta(t) of an annealed run."),
     # solve, gibbs
     "density": Declared(("time", "x"), "1 / length", "Cell averages of the density; they integrate to 1."),
     "free_energy": Declared(("time",), "energy", "F_beta = energy + entropy / beta of the cell averages."),

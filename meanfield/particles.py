@@ -1,47 +1,55 @@
-"""``simulate``: interacting particles under projected or reflected Langevin dynamics.
+"""``simulate``: interacting particles under Langevin dynamics, its gradient flow, or a sampler of its law at rest.
 
 One step, for all particles at once (synchronous; method.md 6.1):
 
     x_k <- P( x_k - dt N grad_k H_N(x) + sqrt(2 dt / beta) xi_k ),   N grad_k H_N = grad V(x_k) + 1/(N-1) sum_l grad g,
 
-with P the nearest point of the domain (``scheme="projected"``, Algorithm 1 of the paper, weak order 1/2 at walls) or the
-mirror image (``"reflected"``, weak order 1). ``inverse_temperature=inf`` is the gradient flow.
+with P the nearest point of the domain (Algorithm 1 of the paper). Which ``scheme`` when:
+
+    projected    the paper's; weak order 1/2 at walls, 1 away from them, strong order 1 for smooth forces
+    reflected    mirror image instead of the nearest point: weak order 1 at walls; the better default for densities
+    tamed        drift b / (1 + dt |b| / L): superlinear potentials and stiff softened kernels from any start
+    adaptive     bisects a step while a particle would be carried far beside its neighbours: singular kernels, small N
+    flow         beta = inf to a tolerance (Runge-Kutta 5(4)): ground states and deterministic trajectories
+    metropolis   exact samples of exp(-beta N H_N), the unsoftened kernel included; its time is no physical time
 """
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.spatial import cKDTree
 from tqdm import tqdm
 
 from meanfield import _checks, _rng
-from meanfield._checks import Array, UnstableStepError
-from meanfield._numba import thread_count, with_threads
+from meanfield._checks import Array
+from meanfield._numba import fit_threads, thread_count, with_threads
+from meanfield.adaptive import Adaptive, finest_core_dt
+from meanfield.annealing import Annealing
 from meanfield.checkpoint import Checkpoint
-from meanfield.dataset import dataset
-from meanfield.interactions import SPRING, PairLaw
-from meanfield.pairforces import add_forces
+from meanfield.flow import Flow
+from meanfield.forces import core_radius
+from meanfield.metropolis import Metropolis
 from meanfield.problem import Problem
+from meanfield.record import Plan, Record, make_plan, refuse_too_large
+from meanfield.schemes import Euler, Noise, Stepper, refuse_coarse
 
-__all__ = ["simulate"]
+__all__ = ["SCHEMES", "simulate"]
 
-SCHEMES = ("projected", "reflected")
-# below this many pair terms a step, waking a second thread costs more than it brings (9 us against 20 ms at N = 16)
-_ONE_THREAD_BELOW = 200_000
-# a core (see ``simulate``) above this share of the domain's diameter is no small correction any more
-_COARSEST_CORE = 0.1
+SCHEMES = ("projected", "reflected", "tamed", "adaptive", "flow", "metropolis")
+# states held at once, beside the saved ones: positions, drift, noise, proposal and what NumPy makes on the way
+_WORKING_STATES = {"projected": 7, "reflected": 9, "tamed": 8, "adaptive": 40, "flow": 20, "metropolis": 14}
+_EXTRA = {"adaptive": ("n_substeps",), "flow": ("n_substeps",), "metropolis": ("acceptance_fraction",)}
 
 
 def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_runs: int = 1,
              initial: str | Array = "uniform", scheme: str = "projected", save_every: int | None = None, seed: int = 0,
-             threads: int | None = None, progress: bool = False,
-             checkpoint: str | os.PathLike[str] | None = None) -> xr.Dataset:
+             threads: int | None = None, progress: bool = False, checkpoint: str | os.PathLike[str] | None = None,
+             annealing: Annealing | Callable[[float], float] | None = None, noise_refinement: int = 1) -> xr.Dataset:
     """Simulate ``n_runs`` independent systems of ``n_particles`` particles up to ``t_end``.
 
     Args:
@@ -50,103 +58,133 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         dt: time step; ``t_end`` must be a whole number of steps.
         t_end: final time.
         n_runs: independent realisations, computed side by side.
-        initial: "uniform" (independent uniform points), or positions over (particle, component), shared by all runs, or
-            (run, particle, component).
-        scheme: "projected" or "reflected".
+        initial: "uniform" (independent uniform points; those of particle k do not depend on N), or positions over
+            (particle, component), shared by all runs, or (run, particle, component).
+        scheme: "projected", "reflected", "tamed", "adaptive", "flow" or "metropolis" (see the module).
         save_every: steps between saved states (default: about 100 saved states); the first and last are always saved.
         seed: every number is a function of (problem, arguments, seed), bit for bit, whatever ``threads`` says.
         threads: threads to use at most (default: all); small systems use one.
         progress: show a progress bar with rate and time left.
         checkpoint: a file written now and then and at the end. If it holds the same problem, seed and dt, the run goes on
             from there to ``t_end`` and gives the numbers of an uninterrupted run; if it holds another, it is refused.
+        annealing: beta as a function of time, in force instead of ``problem.inverse_temperature`` and read at the start of
+            each step: an ``Annealing`` or any function t -> beta (named in the Dataset, not stored).
+        noise_refinement: m: each step uses the sum of the m increments that a run with dt / m and the same seed uses, so
+            that runs at dt and dt / m see the same Brownian paths (strong orders, common random numbers).
 
     Returns a Dataset with ``position`` over (run, time, particle, component) and, since the last saved time,
-    ``clipped_fraction`` and ``max_displacement`` over (run, time).
+    ``clipped_fraction`` and ``max_displacement`` over (run, time); "adaptive" and "flow" add ``n_substeps``, "metropolis"
+    ``acceptance_fraction``, annealed runs ``inverse_temperature`` over time.
 
     Singular kernels: an explicit step of length dt cannot resolve a pair closer than its core, the distance r_c at which
     one step would move the pair apart by r_c itself (r_c^(s+2) = 2 |s| |strength| dt / (N - 1), with |s| read as 1 for
     the logarithm). Below r_c the force of an unsoftened pair is linear in its displacement; r_c is in the attribute
-    ``core_radius`` and vanishes with dt and with 1 / N. A softened kernel is taken as it is. Why: docs/decisions/0002.
+    ``core_radius`` and vanishes with dt and with 1 / N. A softened kernel is taken as it is. "adaptive" has the core of
+    its finest sub-step (dt / 512 in the formula), "flow" none, and "metropolis" one that its law does not see. Why:
+    docs/decisions/0002 and 0005.
 
     Raises ValueError for arguments that make no sense (positions outside the domain or coincident under a singular
     kernel included), ``UnstableStepError`` if a drift step is longer than the domain's diameter or not finite, or if r_c
-    is above a tenth of the diameter.
+    is above a tenth of the diameter ("tamed": only if not finite; "adaptive" and "flow": if no sub-step is short enough),
+    MemoryError, before anything is computed, if what is to be saved does not fit.
 
-    Source: Algorithm 1 of arXiv:2607.23869; reflection: Bossy, Gobet, Talay (2004).
+    Source: Algorithm 1 of arXiv:2607.23869; reflection: Bossy, Gobet, Talay (2004); taming: Hutzenthaler, Jentzen, Kloeden
+    (2012) with L the domain's diameter (1 on an unbounded one); Metropolis: Roberts, Tweedie (1996).
     """
-    plan = _plan(n_particles, dt, t_end, n_runs, save_every)
+    plan = make_plan(n_particles, dt, t_end, n_runs, save_every)
     threads = thread_count(threads)
     _checks.choice("scheme", scheme, SCHEMES)
     seed = _checks.seed_int(seed)
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
+    refinement = _checks.count("noise_refinement", noise_refinement)
+    if plan.n_steps * refinement >= 2**32:
+        raise ValueError(f"noise streams have 2^32 steps, got {plan.n_steps} steps of {refinement} increments")
+    refuse_too_large(plan, problem.dim, _WORKING_STATES[scheme])
+    beta = _schedule(problem, plan, scheme, annealing)
     x = _initial_positions(problem, initial, plan, seed)
     settings = {"problem": problem, "n_particles": plan.n_particles, "dt": plan.dt, "n_runs": plan.n_runs,
-                "initial": initial, "scheme": scheme, "save_every": plan.save_every, "seed": seed}
-    record = _Record(plan, x)
+                "initial": initial, "scheme": scheme, "save_every": plan.save_every, "seed": seed,
+                "annealing": annealing if annealing is None or isinstance(annealing, Annealing)
+                else {"callable": getattr(annealing, "__qualname__", repr(annealing)), "first": list(beta[:2])},
+                "noise_refinement": refinement}
+    record = Record(plan, x, _EXTRA.get(scheme, ()))
     store = Checkpoint(checkpoint, settings) if checkpoint is not None else None
-    first = 0
+    first, carried = 0, dict[str, Array]()
     if store is not None and store.exists():
-        first, state = store.read(plan.n_steps)
-        x = record.restore(state)
+        first, held = store.read(plan.n_steps)
+        x, carried = record.restore(first, held), {k: v for k, v in held.items() if k.startswith("carry_")}
     step = first
     bar = tqdm(total=plan.n_steps, initial=first, unit="step", desc="simulate", disable=not progress, leave=False)
+    advance: Stepper | None = None
+
+    def state() -> dict[str, Array]:
+        carry = advance.carry if advance is not None else {}
+        return {**record.state(x), **carried, **{f"carry_{name}": values for name, values in carry.items()}}
+
     try:
-        with with_threads(1 if plan.pairs < _ONE_THREAD_BELOW else threads), bar:
-            advance = _stepper(problem, plan, scheme, seed, x)
-            _refuse_coarse(problem, plan, x)
+        with with_threads(threads), bar:
+            fit_threads(plan.pairs, threads)
+            advance = _stepper(problem, plan, scheme, seed, beta, refinement, threads, x)
+            advance.carry.update({name.removeprefix("carry_"): values for name, values in carried.items()})
+            if scheme in ("projected", "reflected"):
+                refuse_coarse(problem, plan, x)
             for step in range(first, plan.n_steps):
-                proposal, moved = advance(x, step)
-                record.note(proposal, moved, x)
-                x = moved
+                move = advance(x, step)
+                record.note(move)
+                x = move.position
                 record.save(step + 1, x)
                 if store is not None:
-                    store.offer(step + 1, lambda x=x: record.state(x))  # type: ignore[misc]
+                    store.offer(step + 1, state)
                 bar.update()
             step = plan.n_steps
     finally:  # whatever stopped the run, the last good state is kept
         if store is not None:
-            store.write(step, record.state(x))
-    cores = [_core_radius(law, plan) for law in problem.laws]
-    return record.dataset({**settings, "t_end": plan.t_end}, cores)
+            store.write(step, state())
+    result = record.dataset({**settings, "t_end": plan.t_end},
+                            {} if annealing is None else {"inverse_temperature": beta[record.steps]})
+    core_dt = {"adaptive": finest_core_dt(plan.dt), "flow": 0.0, "metropolis": 0.0}.get(scheme, plan.dt)
+    cores = [core_radius(law, plan.n_particles, core_dt) for law in problem.laws]
+    result.attrs["core_radius"] = np.array(cores) if cores else 0.0
+    return result
 
 
-@dataclass(frozen=True)
-class _Plan:
-    n_particles: int
-    n_runs: int
-    dt: float
-    t_end: float
-    n_steps: int
-    save_every: int
-
-    @property
-    def pairs(self) -> int:
-        return self.n_runs * self.n_particles**2
-
-    @property
-    def saved_steps(self) -> list[int]:
-        return [*range(0, self.n_steps, self.save_every), self.n_steps]
-
-
-def _plan(n_particles: int, dt: float, t_end: float, n_runs: int, save_every: int | None) -> _Plan:
-    dt, t_end = _checks.positive("dt", dt), _checks.positive("t_end", t_end)
-    ratio = t_end / dt
-    n_steps = max(round(ratio), 1)
-    # t_end and dt are rounded decimals: their ratio is whole up to a few units in the last place
-    if not math.isclose(ratio, n_steps, rel_tol=1e-9):
-        raise ValueError(f"t_end must be a whole number of steps dt, got t_end / dt = {ratio:.6g}; "
-                         f"dt = {t_end / math.ceil(ratio):.6g} would do")
-    every = math.ceil(n_steps / 100) if save_every is None else _checks.count("save_every", save_every)
-    return _Plan(_checks.count("n_particles", n_particles), _checks.count("n_runs", n_runs), dt, t_end, n_steps, every)
+def _schedule(problem: Problem, plan: Plan, scheme: str, annealing: Any) -> Array:
+    """beta at the start of each step and at the end, checked against what the scheme can do."""
+    if annealing is None:
+        beta = np.full(plan.n_steps + 1, problem.inverse_temperature)
+    elif callable(annealing):
+        beta = np.array([_checks.positive("annealing(t)", annealing(k * plan.dt), infinite=True)
+                         for k in range(plan.n_steps + 1)])
+    else:
+        raise ValueError(f"annealing must be an Annealing or a function t -> beta, got {annealing!r}")
+    if scheme == "flow" and (annealing is not None or math.isfinite(problem.inverse_temperature)):
+        raise ValueError("scheme 'flow' is the gradient flow: it needs inverse_temperature=inf and no annealing, got "
+                         f"{problem.inverse_temperature!r}{'' if annealing is None else ' and an annealing'}")
+    if scheme == "metropolis" and not np.isfinite(beta).all():
+        raise ValueError("scheme 'metropolis' samples exp(-beta N H_N) and needs a finite inverse temperature, got inf; "
+                         "scheme 'flow' finds ground states")
+    return beta
 
 
-def _initial_positions(problem: Problem, initial: str | Array, plan: _Plan, seed: int) -> Array:
+def _stepper(problem: Problem, plan: Plan, scheme: str, seed: int, beta: Array, refinement: int, threads: int,
+             x: Array) -> Stepper:
+    """The scheme as a function (x, step) -> Move."""
+    if scheme == "flow":
+        return Flow(problem, plan, x, threads)
+    noise = Noise(seed, refinement, x)
+    if scheme == "metropolis":
+        return Metropolis(problem, plan, beta, seed, noise)
+    if scheme == "adaptive":
+        return Adaptive(problem, plan, beta, seed, noise, threads)
+    return Euler(problem, plan, scheme, beta, noise)
+
+
+def _initial_positions(problem: Problem, initial: str | Array, plan: Plan, seed: int) -> Array:
     shape = (plan.n_runs, plan.n_particles, problem.dim)
     if isinstance(initial, str):
         _checks.choice("initial", initial, ("uniform",))
-        return np.stack([problem.domain.sample(plan.n_particles, _rng.generator(seed, _rng.INITIAL, run))
-                         for run in range(plan.n_runs)])
+        return np.stack([_uniform(problem, plan.n_particles, seed, run) for run in range(plan.n_runs)])
     given = _checks.positions("initial", initial, problem.dim)
     if given.shape not in (shape, shape[1:]):
         raise ValueError(f"initial must have shape (particle, component) = {shape[1:]} or "
@@ -162,6 +200,20 @@ def _initial_positions(problem: Problem, initial: str | Array, plan: _Plan, seed
     return x
 
 
+def _uniform(problem: Problem, n_particles: int, seed: int, run: int) -> Array:
+    """Uniform points whose first N do not depend on N, whatever order the domain's sampler draws in.
+
+    Blocks of 64, 64, 128, 256, ... points are drawn whole, each from a generator of its own, and the last is cut.
+    """
+    blocks, drawn = list[Array](), 0
+    while drawn < n_particles:
+        size = max(drawn, 64)
+        more = (len(blocks),) if blocks else ()
+        blocks.append(problem.domain.sample(size, _rng.generator(seed, _rng.INITIAL, run, *more)))
+        drawn += size
+    return np.concatenate(blocks)[:n_particles]
+
+
 def _refuse_coincident(x: Array) -> None:
     for run, points in enumerate(x):
         order = np.lexsort(points.T)
@@ -171,127 +223,3 @@ def _refuse_coincident(x: Array) -> None:
             a, b = sorted((int(order[i]), int(order[i + 1])))
             raise ValueError(f"initial positions must be distinct under a singular interaction, but particles {a} and {b} "
                              f"of run {run} coincide at {points[a].tolist()}; give the interaction a softening or move one")
-
-
-def _core_radius(law: PairLaw, plan: _Plan) -> float:
-    """Where one explicit step would move an unsoftened pair apart by its own distance (see ``simulate``)."""
-    if law.family == SPRING or law.softening > 0 or plan.n_particles == 1:
-        return 0.0
-    speed = 2.0 * abs(law.coupling) * (abs(law.s) if law.s else 1.0) * plan.dt / (plan.n_particles - 1)
-    return float(speed ** (1.0 / (law.s + 2.0)))
-
-
-def _stepper(problem: Problem, plan: _Plan, scheme: str, seed: int, like: Array) -> Any:
-    """One step as a function (x, step) -> (proposal, put back into the domain)."""
-    restrict = problem.domain.project if scheme == "projected" else problem.domain.reflect
-    sigma = math.sqrt(2.0 * plan.dt * problem.temperature)
-    key, noise = _rng.philox_key(seed, _rng.NOISE), np.empty_like(like)
-    n = plan.n_particles
-    pairs = [(term, 0.0 if term.law is None else _core_radius(term.law, plan) ** 2)
-             for term in problem.interactions] if n > 1 else []
-
-    def advance(x: Array, step: int) -> tuple[Array, Array]:
-        drift = -problem.potential_gradient(x, step)
-        for term, core2 in pairs:
-            add_forces(term, x, n - 1, core2, problem.domain.period, drift)
-        drift *= plan.dt
-        _refuse_unstable(problem, drift, step, plan)
-        proposal = np.add(x, drift, out=drift)
-        if sigma:
-            _rng.normals(key, 0, step, noise)
-            proposal += np.multiply(noise, sigma, out=noise)
-        return proposal, restrict(proposal)
-
-    return advance
-
-
-def _refuse_unstable(problem: Problem, drift: Array, step: int, plan: _Plan) -> None:
-    with np.errstate(over="ignore"):
-        length2 = np.square(drift).sum(axis=-1)
-    worst = float(length2.max())  # NaN wins a maximum
-    diameter = problem.domain.diameter
-    if worst <= diameter**2 and worst < math.inf:
-        return
-    run, particle = (int(i) for i in np.unravel_index(int(np.argmax(length2)), length2.shape))
-    length = math.sqrt(worst) if worst >= 0 else math.nan
-    time = step * plan.dt
-    where = f"at step {step} (time {time:.6g}) the drift moves particle {particle} of run {run} by {length:.3g}"
-    if math.isfinite(length):
-        cure = f"take dt <= {plan.dt * 0.1 * diameter / length:.2g} or give the interaction a softening"
-        reason = f"{length / diameter:.3g} times the diameter {diameter:.3g} of the domain"
-    else:
-        cure, reason = "look at the potential's gradient there", "which is not a finite number"
-    raise UnstableStepError(f"{where}, {reason}; {cure}", step=step, time=time, run=run, particle=particle)
-
-
-def _refuse_coarse(problem: Problem, plan: _Plan, x: Array) -> None:
-    diameter = problem.domain.diameter
-    for law in problem.laws:
-        core = _core_radius(law, plan)
-        if core > _COARSEST_CORE * diameter:
-            distance, partner = cKDTree(x[0]).query(x[0], k=2)
-            particle = int(np.argmin(distance[:, 1]))
-            raise UnstableStepError(
-                f"at step 0 one step of dt = {plan.dt:g} throws pairs closer than {core:.3g} apart by more than their own "
-                f"distance, {core / diameter:.3g} times the diameter {diameter:.3g} of the domain (particles {particle} and "
-                f"{int(partner[particle, 1])} of run 0 are {distance[particle, 1]:.3g} apart); take dt <= "
-                f"{plan.dt * (_COARSEST_CORE * diameter / core) ** (law.s + 2):.2g} or give the interaction a softening",
-                step=0, time=0.0, run=0, particle=particle)
-
-
-class _Record:
-    """What is saved, and what has been counted since it was last saved."""
-
-    def __init__(self, plan: _Plan, x: Array) -> None:
-        self.plan, self.steps = plan, plan.saved_steps
-        saved = len(self.steps)
-        self.position = np.empty((x.shape[0], saved, *x.shape[1:]))
-        self.clipped_fraction = np.zeros((x.shape[0], saved))
-        self.max_displacement = np.zeros((x.shape[0], saved))
-        self.position[:, 0] = x
-        self.filled = 1
-        self._clipped, self._longest2 = np.zeros(x.shape[0]), np.zeros(x.shape[0])
-
-    def note(self, proposal: Array, moved: Array, before: Array) -> None:
-        self._clipped += (proposal != moved).any(axis=-1).sum(axis=-1)
-        np.maximum(self._longest2, np.square(proposal - before).sum(axis=-1).max(axis=-1), out=self._longest2)
-
-    def save(self, step: int, x: Array) -> None:
-        if step != self.steps[self.filled]:
-            return
-        i = self.filled
-        self.position[:, i] = x
-        self.clipped_fraction[:, i] = self._clipped / ((step - self.steps[i - 1]) * self.plan.n_particles)
-        self.max_displacement[:, i] = np.sqrt(self._longest2)
-        self._clipped[:] = self._longest2[:] = 0.0
-        self.filled += 1
-
-    def state(self, x: Array) -> dict[str, Array]:
-        """All that going on needs; a last state that is no multiple of ``save_every`` is not part of it."""
-        keep = self.filled - 1 if self.steps[self.filled - 1] % self.plan.save_every else self.filled
-        counted = keep == self.filled
-        i = self.filled - 1
-        since = self.steps[i] - self.steps[i - 1] if i else 0
-        return {"x": x, "position": self.position[:, :keep], "clipped_fraction": self.clipped_fraction[:, :keep],
-                "max_displacement": self.max_displacement[:, :keep],
-                "clipped": self._clipped if counted
-                else np.rint(self.clipped_fraction[:, i] * since * self.plan.n_particles),
-                "longest2": self._longest2 if counted else np.square(self.max_displacement[:, i])}
-
-    def restore(self, state: dict[str, Array]) -> Array:
-        self.filled = state["position"].shape[1]
-        for name in ("position", "clipped_fraction", "max_displacement"):
-            getattr(self, name)[:, :self.filled] = state[name]
-        self._clipped, self._longest2 = state["clipped"], state["longest2"]
-        return state["x"]
-
-    def dataset(self, settings: dict[str, Any], cores: list[float]) -> xr.Dataset:
-        plan = self.plan
-        time = np.array(self.steps) * plan.dt
-        time[-1] = plan.t_end
-        result = dataset("simulate", {"position": self.position, "clipped_fraction": self.clipped_fraction,
-                                      "max_displacement": self.max_displacement},
-                         {"run": np.arange(plan.n_runs), "time": time, "particle": np.arange(plan.n_particles),
-                          "component": np.arange(self.position.shape[-1])}, settings=settings)
-        result.attrs["core_radius"] = np.array(cores) if cores else 0.0
-        return result

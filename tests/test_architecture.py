@@ -10,9 +10,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "meanfield"
 LAYERS = [
     ("ground", {"_numba", "_rng", "_checks", "registry"}),
-    ("words", {"domain", "potentials", "interactions", "problem", "dataset", "line", "checkpoint"}),
+    ("words", {"domain", "potentials", "interactions", "problem", "dataset", "line", "checkpoint", "annealing"}),
     ("loops", {"kernels", "pairforces"}),
-    ("engines", {"particles", "pde", "equilibrium"}),
+    ("engines", {"forces", "record", "schemes", "adaptive", "flow", "metropolis", "particles", "pde", "equilibrium", "examples"}),
     ("reading", {"diagnostics"}),
     ("learning", {"learning", "attention"}),
     ("edge", {"experiments", "report", "plots", "cli", "doctor"}),

@@ -1,0 +1,134 @@
+"""The explicit steps of ``simulate`` (projected, reflected, tamed), their noise, and when a step is refused.
+
+A stepper is called as ``stepper(x, step) -> Move`` and keeps what it must remember between steps, if anything, in
+``carry`` (name -> array), which goes into checkpoints. The other schemes have a file each: ``adaptive.py``,
+``flow.py``, ``metropolis.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from meanfield import _rng
+from meanfield._checks import Array, UnstableStepError
+from meanfield.forces import Drift, core_radius
+from meanfield.problem import Problem
+from meanfield.record import Move, Plan
+
+__all__ = ["Euler", "Noise", "Stepper", "observe", "refuse_coarse", "refuse_unstable"]
+
+# a core (see ``simulate``) above this share of the domain's diameter is no small correction any more
+_COARSEST_CORE = 0.1
+
+
+class Stepper(Protocol):
+    """What the loop of ``simulate`` calls."""
+
+    carry: dict[str, Array]
+
+    def __call__(self, x: Array, step: int) -> Move: ...
+
+
+class Noise:
+    """Standard normals of each step: (W_{t + dt} - W_t) / sqrt(dt) of one Brownian path a particle and component.
+
+    With ``refinement`` m a step is the sum of the m fine increments that steps of length dt / m would take.
+    """
+
+    def __init__(self, seed: int, refinement: int, like: Array) -> None:
+        self.key, self.refinement = _rng.philox_key(seed, _rng.NOISE), refinement
+        self.out = np.empty_like(like)
+        self.fine = np.empty_like(like) if refinement > 1 else self.out
+
+    def __call__(self, step: int) -> Array:
+        m = self.refinement
+        if m == 1:
+            _rng.normals(self.key, 0, step, self.out)
+            return self.out
+        self.out[:] = 0.0
+        for j in range(m):
+            _rng.normals(self.key, 0, m * step + j, self.fine)
+            self.out += self.fine
+        self.out /= math.sqrt(m)
+        return self.out
+
+
+class Euler:
+    """x <- P(x + dt b(x) + sqrt(2 dt / beta) xi), P the nearest point or the mirror image; tamed: b / (1 + dt |b| / L)."""
+
+    def __init__(self, problem: Problem, plan: Plan, scheme: str, beta: Array, noise: Noise) -> None:
+        self.problem, self.plan, self.noise = problem, plan, noise
+        self.carry: dict[str, Array] = {}
+        self.restrict = problem.domain.reflect if scheme == "reflected" else problem.domain.project
+        self.tamed = scheme == "tamed"
+        self.sigma = np.sqrt(2.0 * plan.dt / beta)
+        self.drift = Drift(problem, plan.n_particles, plan.dt)
+
+    def __call__(self, x: Array, step: int) -> Move:
+        drift = self.drift(x, step)
+        drift *= self.plan.dt
+        if self.tamed:
+            # finite or not is all that can go wrong: a tamed step is shorter than L
+            refuse_unstable(self.problem, drift, step, self.plan, longest=math.inf)
+            drift /= 1.0 + np.sqrt(np.square(drift).sum(axis=-1, keepdims=True)) / taming_length(self.problem)
+        else:
+            refuse_unstable(self.problem, drift, step, self.plan)
+        proposal = np.add(x, drift, out=drift)
+        sigma = self.sigma[step]
+        if sigma:
+            noise = self.noise(step)
+            proposal += np.multiply(noise, sigma, out=noise)
+        moved = self.restrict(proposal)
+        return Move(moved, *observe(x, proposal, moved))
+
+
+def taming_length(problem: Problem) -> float:
+    """L: the domain's diameter, the one length beyond which a step is surely meaningless; 1 where there is no wall."""
+    diameter = problem.domain.diameter
+    return diameter if math.isfinite(diameter) else 1.0
+
+
+def observe(before: Array, proposal: Array, moved: Array) -> tuple[Array, Array]:
+    """Clipped particles and longest squared displacement of each run."""
+    return (proposal != moved).any(axis=-1).sum(axis=-1), np.square(proposal - before).sum(axis=-1).max(axis=-1)
+
+
+def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longest: float | None = None) -> None:
+    """Raise if a drift displacement is longer than ``longest`` (default: the domain's diameter) or not finite."""
+    length2 = np.square(drift).sum(axis=-1)
+    worst = float(length2.max())  # NaN wins a maximum
+    diameter = problem.domain.diameter
+    if math.isfinite(worst) and worst <= (diameter if longest is None else longest) ** 2:
+        return
+    run, particle = (int(i) for i in np.unravel_index(int(np.argmax(length2)), length2.shape))
+    length = math.sqrt(worst) if worst >= 0 else math.nan
+    time = step * plan.dt
+    where = f"at step {step} (time {time:.6g}) the drift moves particle {particle} of run {run} by {length:.3g}"
+    if math.isfinite(length):
+        cure = f"take dt <= {plan.dt * 0.1 * diameter / length:.2g} or give the interaction a softening"
+        reason = f"{length / diameter:.3g} times the diameter {diameter:.3g} of the domain"
+    else:
+        cure, reason = "look at the potential's gradient there", "which is not a finite number"
+    raise UnstableStepError(f"{where}, {reason}; {cure}", step=step, time=time, run=run, particle=particle)
+
+
+def refuse_coarse(problem: Problem, plan: Plan, x: Array) -> None:
+    """Raise if dt is so long that the core of a pair is a sizeable part of the domain."""
+    diameter = problem.domain.diameter
+    for law in problem.laws:
+        core = core_radius(law, plan.n_particles, plan.dt)
+        if core > _COARSEST_CORE * diameter:
+            distance, partner = cKDTree(x[0]).query(x[0], k=2)
+            particle = int(np.argmin(distance[:, 1]))
+            raise UnstableStepError(
+                f"at step 0 one step of dt = {plan.dt:g} throws pairs closer than {core:.3g} apart by more than their own "
+                f"distance, {core / diameter:.3g} times the diameter {diameter:.3g} of the domain (particles {particle} and "
+                f"{int(partner[particle, 1])} of run 0 are {distance[particle, 1]:.3g} apart); take dt <= "
+                f"{plan.dt * (_COARSEST_CORE * diameter / core) ** (law.s + 2):.2g} or give the interaction a softening",
+                step=0, time=0.0, run=0, particle=particle)
+
+
