@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import linecache
 import os
+import struct
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -27,12 +29,15 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import ir
 from numba.core import caching
+from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["cache_folder", "fit_threads", "njit", "one_blas_thread", "prange", "thread_count", "with_threads"]
+__all__ = ["active_threads", "bits_to_float", "cache_folder", "fit_threads", "float_to_bits", "njit", "njit_source",
+           "one_blas_thread", "prange", "thread_count", "wide_vectors", "with_threads"]
 
 prange = numba.prange
 _FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
@@ -82,7 +87,8 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
         return _source_digest()
 
     def get_disambiguator(self) -> str:
-        return f"{Path(self._py_file).stem}{self._lineno}"
+        name = "".join(c if c.isalnum() else "-" for c in Path(self._py_file).name.removesuffix(".py"))
+        return f"{name}{self._lineno}"
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
@@ -113,6 +119,67 @@ def njit(*, parallel: bool = False, inline: bool = False, cache: bool = True) ->
         return compiled
 
     return wrap
+
+
+def njit_source(name: str, source: str, names: dict[str, Any], *, parallel: bool = False) -> Any:
+    """``njit`` of the function ``name`` in generated ``source``, which sees ``names``.
+
+    ``name`` must be unique, it also keys the cache; tracebacks and ``inspect.getsource`` show the generated lines.
+    """
+    file = f"<meanfield {name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    space = {"__name__": __name__, **names}
+    exec(compile(source, file, "exec"), space)
+    return njit(parallel=parallel)(space[name])
+
+
+if numba.config.DISABLE_JIT:
+
+    def wide_vectors() -> None:
+        """Nothing to widen."""
+
+    def float_to_bits(x: float) -> int:
+        """The float64 x read as an int64."""
+        return int(struct.unpack("<q", struct.pack("<d", x))[0])
+
+    def bits_to_float(i: int) -> float:
+        """The int64 i read as a float64 (the low 64 bits of it, as a shift in a register would leave them)."""
+        return float(struct.unpack("<d", struct.pack("<Q", int(i) & 0xFFFFFFFFFFFFFFFF))[0])
+
+else:
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def wide_vectors(typingctx: Any) -> Any:
+        """Let the calling function use 512-bit registers where there are any; LLVM prefers 256 bits on its own.
+
+        Measured on the pair sum in the plane: 1.2 to 1.35 times faster. It also forbids inlining into a caller, which
+        would drop the wish.
+        """
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            for attribute in ('"prefer-vector-width"="512"', '"min-legal-vector-width"="512"', "noinline"):
+                # llvmlite has no public door for string attributes; its set takes only names that it knows
+                set.add(builder.function.attributes, attribute)
+            return context.get_dummy_value()
+
+        return numba.types.void(), codegen
+
+    def _cast(source: Any, target: Any, register: Any) -> Any:
+        def cast(typingctx: Any, x: Any) -> Any:
+            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                return builder.bitcast(args[0], register)
+
+            return target(source), codegen
+
+        return cast
+
+    float_to_bits = intrinsic(_cast(numba.float64, numba.int64, ir.IntType(64)))
+    bits_to_float = intrinsic(_cast(numba.int64, numba.float64, ir.DoubleType()))
+
+
+def active_threads() -> int:
+    """The number of threads that a parallel loop would use now."""
+    return int(numba.get_num_threads())
 
 
 def thread_count(requested: int | None) -> int:
