@@ -23,12 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
+from llvmlite import ir
 from numba.core import caching
+from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["cache_folder", "njit", "one_blas_thread", "prange", "thread_count", "with_threads"]
+__all__ = ["bits_float", "cache_folder", "float_bits", "njit", "one_blas_thread", "prange", "thread_count", "wide_vectors",
+           "with_threads"]
 
 prange = numba.prange
 _FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
@@ -155,3 +159,43 @@ def with_threads(requested: int | None = None) -> Iterator[None]:
             yield
     finally:
         numba.set_num_threads(before)
+
+
+if numba.config.DISABLE_JIT:
+
+    def wide_vectors() -> None:
+        """Nothing to do for the interpreter."""
+
+    def float_bits(x: float) -> np.int64:
+        """The 64 bits of a float as an integer."""
+        return np.float64(x).view(np.int64)
+
+    def bits_float(i: int) -> np.float64:
+        """The float with these 64 bits."""
+        return np.int64(i).view(np.float64)
+
+else:
+
+    @intrinsic
+    def wide_vectors(context):  # type: ignore[no-untyped-def]
+        """Inside a kernel: prefer 512-bit vectors there (LLVM prefers 256 on CPUs that have both; measured 1.5x)."""
+
+        def codegen(target, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            # llvmlite knows no attributes with values; its set of names is written out as it is
+            set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+            set.add(builder.function.attributes, '"min-legal-vector-width"="512"')
+            return target.get_dummy_value()
+
+        return numba.types.void(), codegen
+
+    @intrinsic
+    def float_bits(context, x):  # type: ignore[no-untyped-def]
+        """The 64 bits of a float as an integer."""
+        return numba.types.int64(numba.types.float64), lambda target, builder, signature, arguments: builder.bitcast(
+            arguments[0], ir.IntType(64))
+
+    @intrinsic
+    def bits_float(context, i):  # type: ignore[no-untyped-def]
+        """The float with these 64 bits."""
+        return numba.types.float64(numba.types.int64), lambda target, builder, signature, arguments: builder.bitcast(
+            arguments[0], ir.DoubleType())

@@ -26,7 +26,7 @@ from meanfield._numba import thread_count, with_threads
 from meanfield.checkpoint import Checkpoint
 from meanfield.dataset import dataset
 from meanfield.interactions import SPRING, PairLaw
-from meanfield.kernels.pairs import add_pair_forces
+from meanfield.pairsum import PairSum
 from meanfield.problem import Problem
 
 __all__ = ["simulate"]
@@ -41,7 +41,8 @@ _COARSEST_CORE = 0.1
 def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_runs: int = 1,
              initial: str | Array = "uniform", scheme: str = "projected", save_every: int | None = None, seed: int = 0,
              threads: int | None = None, progress: bool = False,
-             checkpoint: str | os.PathLike[str] | None = None) -> xr.Dataset:
+             checkpoint: str | os.PathLike[str] | None = None, method: str = "auto",
+             accuracy: float = 1e-12) -> xr.Dataset:
     """Simulate ``n_runs`` independent systems of ``n_particles`` particles up to ``t_end``.
 
     Args:
@@ -59,9 +60,13 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         progress: show a progress bar with rate and time left.
         checkpoint: a file written now and then and at the end. If it holds the same problem, seed and dt, the run goes on
             from there to ``t_end`` and gives the numbers of an uninterrupted run; if it holds another, it is refused.
+        method: how pair forces are summed: "direct", a fast sum by name (pairsum.py lists them), or "auto", which takes a
+            fast sum where there is one that was measured to be faster.
+        accuracy: largest error of a fast sum, relative to the sum of the magnitudes of a particle's pair forces.
 
     Returns a Dataset with ``position`` over (run, time, particle, component) and, since the last saved time,
-    ``clipped_fraction`` and ``max_displacement`` over (run, time).
+    ``clipped_fraction`` and ``max_displacement`` over (run, time). Its attributes ``pair_method`` and ``pair_error`` name the sum
+    that was taken for each interaction and its stated error.
 
     Singular kernels: an explicit step of length dt cannot resolve a pair closer than its core, the distance r_c at which
     one step would move the pair apart by r_c itself (r_c^(s+2) = 2 |s| |strength| dt / (N - 1), with |s| read as 1 for
@@ -80,9 +85,12 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     seed = _checks.seed_int(seed)
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
+    cores = [_core_radius(law, plan) for law in problem.laws]
+    pairs = PairSum.plan(problem.laws, cores, n_particles=plan.n_particles, dim=problem.dim, method=method, accuracy=accuracy)
     x = _initial_positions(problem, initial, plan, seed)
     settings = {"problem": problem, "n_particles": plan.n_particles, "dt": plan.dt, "n_runs": plan.n_runs,
-                "initial": initial, "scheme": scheme, "save_every": plan.save_every, "seed": seed}
+                "initial": initial, "scheme": scheme, "save_every": plan.save_every, "seed": seed,
+                "method": method, "accuracy": float(accuracy)}
     record = _Record(plan, x)
     store = Checkpoint(checkpoint, settings) if checkpoint is not None else None
     first = 0
@@ -93,7 +101,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     bar = tqdm(total=plan.n_steps, initial=first, unit="step", desc="simulate", disable=not progress, leave=False)
     try:
         with with_threads(1 if plan.pairs < _ONE_THREAD_BELOW else threads), bar:
-            advance = _stepper(problem, plan, scheme, seed, x)
+            advance = _stepper(problem, plan, scheme, seed, x, pairs)
             _refuse_coarse(problem, plan, x)
             for step in range(first, plan.n_steps):
                 proposal, moved = advance(x, step)
@@ -107,8 +115,8 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     finally:  # whatever stopped the run, the last good state is kept
         if store is not None:
             store.write(step, record.state(x))
-    cores = [_core_radius(law, plan) for law in problem.laws]
-    return record.dataset({**settings, "t_end": plan.t_end}, cores)
+    result = record.dataset({**settings, "t_end": plan.t_end}, cores)
+    return result.assign_attrs(pair_method=pairs.method, pair_error=np.array(pairs.errors) if pairs.errors else 0.0)
 
 
 @dataclass(frozen=True)
@@ -181,19 +189,15 @@ def _core_radius(law: PairLaw, plan: _Plan) -> float:
     return float(speed ** (1.0 / (law.s + 2.0)))
 
 
-def _stepper(problem: Problem, plan: _Plan, scheme: str, seed: int, like: Array) -> Any:
+def _stepper(problem: Problem, plan: _Plan, scheme: str, seed: int, like: Array, pairs: PairSum) -> Any:
     """One step as a function (x, step) -> (proposal, put back into the domain)."""
     restrict = problem.domain.project if scheme == "projected" else problem.domain.reflect
     sigma = math.sqrt(2.0 * plan.dt * problem.temperature)
     key, noise = _rng.philox_key(seed, _rng.NOISE), np.empty_like(like)
-    n = plan.n_particles
-    loops = [(law.family, law.coupling / (n - 1), law.s, law.softening**2, _core_radius(law, plan) ** 2)
-             for law in problem.laws] if n > 1 else []
 
     def advance(x: Array, step: int) -> tuple[Array, Array]:
         drift = -problem.potential_gradient(x, step)
-        for arguments in loops:
-            add_pair_forces(x, *arguments, drift)
+        pairs.add_forces(x, drift)
         drift *= plan.dt
         _refuse_unstable(problem, drift, step, plan)
         proposal = np.add(x, drift, out=drift)

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "meanfield"
 LAYERS = [
     ("ground", {"_numba", "_rng", "_checks", "registry"}),
     ("words", {"domain", "potentials", "interactions", "problem", "dataset", "line", "checkpoint"}),
-    ("loops", {"kernels"}),
+    ("loops", {"kernels", "pairsum"}),
     ("engines", {"particles", "pde", "equilibrium"}),
     ("reading", {"diagnostics"}),
     ("learning", {"learning", "attention"}),
