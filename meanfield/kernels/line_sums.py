@@ -17,6 +17,7 @@ import numpy as np
 
 from meanfield._numba import njit, prange, wide_vectors
 from meanfield.kernels.powers import power
+from meanfield.kernels.trees import edge
 
 __all__ = ["add_sorted_forces", "chebyshev", "cross", "fall", "plant", "rise"]
 
@@ -112,12 +113,6 @@ def _interpolate(values, t, n, matrix, out, scratch):  # type: ignore[no-untyped
         out[j] += c + t[j] * now[j] - before[j]
 
 
-@njit(inline=True)
-def _inverse(radius):  # type: ignore[no-untyped-def]
-    """1 / radius, and 0 for a node whose particles coincide: they then all sit at its centre."""
-    return 1.0 / radius if radius > 0.0 else 0.0
-
-
 @njit()
 def plant(xs, depth, centre, radius):  # type: ignore[no-untyped-def]
     """Centre and radius of every node over (run, node), for sorted positions xs over (run, particle)."""
@@ -125,7 +120,7 @@ def plant(xs, depth, centre, radius):  # type: ignore[no-untyped-def]
     first_leaf = (1 << depth) - 1
     for run in range(xs.shape[0]):
         for i in range(1 << depth):
-            low, high = xs[run, (i * n) >> depth], xs[run, (((i + 1) * n) >> depth) - 1]
+            low, high = xs[run, edge(i, depth, n)], xs[run, edge(i + 1, depth, n) - 1]
             middle = low + 0.5 * (high - low)
             centre[run, first_leaf + i, 0] = middle
             radius[run, first_leaf + i] = max(middle - low, high - middle)
@@ -172,10 +167,10 @@ def _up(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_up
     run, subtree = task >> cut, task & ((1 << cut) - 1)
     xs, centre, radius, up = all_xs[run], all_centre[run], all_radius[run], all_up[run]
     n, p, first_leaf = xs.size, points.size, (1 << depth) - 1
-    size = max((n >> depth) + 1, 2 * p)
+    size = max((n >> depth) + 8, 2 * p)
     t, w, scratch = np.empty(size), np.ones(size), np.empty((2, size))
     for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
-        a, j0, j1 = first_leaf + i, (i * n) >> depth, ((i + 1) * n) >> depth
+        a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
         for j in range(j0, j1):
             t[j - j0] = (xs[j] - centre[a, 0]) * _inverse(radius[a])
         _anterpolate(t, w, j1 - j0, matrix, up[a], scratch)
@@ -214,21 +209,21 @@ def _down(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_
     xs, centre, radius, local = all_xs[run], all_centre[run], all_radius[run], all_local[run]
     near_start, order, out = all_start[run], all_order[run], all_out[run]
     n, p, first_leaf = xs.size, points.size, (1 << depth) - 1
-    size = (n >> depth) + 1
+    size = (n >> depth) + 8
     t, scratch, force = np.empty(max(size, p)), np.empty((2, max(size, p))), np.empty(size)
     y, w = np.empty(longest * size), np.ones(longest * size)
     for level in range(cut, depth):
         for i in range(subtree << (level - cut), (subtree + 1) << (level - cut)):
             _descend((1 << level) - 1 + i, centre, radius, points, matrix, local, t, scratch)
     for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
-        a, j0, j1 = first_leaf + i, (i * n) >> depth, ((i + 1) * n) >> depth
+        a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
         for j in range(j0, j1):
             t[j - j0] = (xs[j] - centre[a, 0]) * _inverse(radius[a])
         force[:] = 0.0
         _interpolate(local[a], t, j1 - j0, matrix, force, scratch)
         m = 0
         for entry in range(near_start[i], near_start[i + 1]):
-            for j in range((near[entry] * n) >> depth, ((near[entry] + 1) * n) >> depth):
+            for j in range(edge(near[entry], depth, n), edge(near[entry] + 1, depth, n)):
                 y[m] = xs[j]
                 m += 1
         _sweep(xs[j0:j1], y[:m], w[:m], law, force)

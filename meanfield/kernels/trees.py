@@ -1,7 +1,7 @@
 """Binary trees of equal particle counts, and who meets whom in them: what the fast sums on the line and in the plane share.
 
 Every node splits its particles into two halves, so a tree over n particles has the same shape whatever the points are:
-node ``i`` of level ``l`` holds the particles (i n) >> l up to ((i + 1) n) >> l of the tree's order and has the heap index
+node ``i`` of level ``l`` holds the particles edge(i, l, n) up to edge(i + 1, l, n) of the tree's order and has the heap index
 2^l - 1 + i. Clusters need no special care: nodes are small where particles are dense.
 
 Two nodes of a level are far from each other when expansions of their balls (centre, radius) converge:
@@ -21,15 +21,21 @@ import numpy as np
 
 from meanfield._numba import njit
 
-__all__ = ["forest_lists", "tree_depth"]
+__all__ = ["edge", "forest_lists", "tree_depth"]
 
 # a tree whose leaves have more neighbours than this on average saves nothing: the caller takes the direct sum
-_MOST_NEIGHBOURS = 400
+_MOST_NEIGHBOURS = 1000
 
 
 def tree_depth(n: int, leaf: float) -> int:
     """Levels below the root so that leaves hold about ``leaf`` particles (between 1 / sqrt 2 and sqrt 2 of that)."""
     return max(0, round(math.log2(n / leaf))) if n > leaf else 0
+
+
+@njit(inline=True)
+def edge(i, level, n):  # type: ignore[no-untyped-def]
+    """First particle of node i: nodes hold a multiple of four, the stride of the loops (the last one takes the rest)."""
+    return n if i == 1 << level else ((i * (n >> 2)) >> level) << 2
 
 
 @njit()
@@ -59,6 +65,8 @@ def forest_lists(centre, radius, depth, spread, ratio, clearance):  # type: igno
     before_start, now_start = np.zeros(n_leaves + 1, np.int64), np.zeros(n_leaves + 1, np.int64)
     n_far = n_near = longest_far = longest_near = 0
     for run in range(n_runs):
+        if clearance > 0.25 * radius[run, 0] and depth > 0:
+            return far_start, far, near_start, near, -1, 0
         now[0], now_start[1] = 0, 1 if radius[run, 0] > 0.0 else 0
         far_start[run, 0] = far_start[run, 1] = n_far
         for level in range(1, depth + 1):
