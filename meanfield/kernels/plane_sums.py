@@ -28,16 +28,17 @@ __all__ = ["binomials", "cross", "fall", "plant", "rise"]
 _TINY = 1e-70
 _TASKS = 64  # more than the threads that can matter
 _CUT = 5  # subtrees below this level are tasks
-_LANES = 8  # far nodes worked on side by side
+_PAIRS = 64  # far pairs worked on side by side
 
 
 def binomials(order):  # type: ignore[no-untyped-def]
-    """binom(k + m, m) over (k, m) and factorials, both with room for a block of ``_LANES`` beyond ``order``."""
-    size = order + _LANES
+    """binom(k + m, m) over (k, m) with room for a block of four beyond ``order``; k! and 1 / k! over k."""
+    size = order + 4
     table = np.ones((size, size))
     for k in range(1, size):
         table[k] = np.cumsum(table[k - 1])
-    return table, np.array([math.factorial(k) for k in range(size)], dtype=np.float64)
+    factorial = np.array([math.factorial(k) for k in range(order)], dtype=np.float64)
+    return table, np.stack([factorial, 1.0 / factorial])
 
 
 @njit()
@@ -106,11 +107,11 @@ def plant(px, py, order, depth, centre, radius):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def _powers(zr, zi, count, scale, re, im):  # type: ignore[no-untyped-def]
-    """re + i im = z^k / scale[k] for k < count."""
+def _exponential_terms(zr, zi, inverse_factorial, re, im):  # type: ignore[no-untyped-def]
+    """re + i im = z^k / k!."""
     pr, pi = 1.0, 0.0
-    for k in range(count):
-        re[k], im[k] = pr / scale[k], pi / scale[k]
+    for k in range(inverse_factorial.size):
+        re[k], im[k] = pr * inverse_factorial[k], pi * inverse_factorial[k]
         pr, pi = pr * zr - pi * zi, pr * zi + pi * zr
 
 
@@ -150,16 +151,16 @@ def _merge(a, centre, radius, factorial, up, s):  # type: ignore[no-untyped-def]
     tr[:p] = 0.0
     ti[:p] = 0.0
     for b in range(2 * a + 1, 2 * a + 3):
-        _powers((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, p, factorial, dr, di)
+        _exponential_terms((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, factorial[1], dr, di)
         sigma, ratio = 1.0, radius[b] * inverse
         for j in range(p):
-            br, bi = up[b, 0, j] * sigma / factorial[j], up[b, 1, j] * sigma / factorial[j]
+            br, bi = up[b, 0, j] * sigma * factorial[1, j], up[b, 1, j] * sigma * factorial[1, j]
             sigma *= ratio
             for i in range(p - j):
                 tr[j + i] += br * dr[i] - bi * di[i]
                 ti[j + i] += br * di[i] + bi * dr[i]
     for k in range(p):
-        up[a, 0, k], up[a, 1, k] = tr[k] * factorial[k], ti[k] * factorial[k]
+        up[a, 0, k], up[a, 1, k] = tr[k] * factorial[0, k], ti[k] * factorial[0, k]
 
 
 @njit()
@@ -170,9 +171,9 @@ def _descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped
     inverse = _inverse(radius[a])
     dr, di, tr, ti, gr, gi = s[0], s[1], s[2], s[3], s[4], s[5]
     for k in range(p):
-        gr[k], gi[k] = local[a, 0, k] * factorial[k], local[a, 1, k] * factorial[k]
+        gr[k], gi[k] = local[a, 0, k] * factorial[0, k], local[a, 1, k] * factorial[0, k]
     for b in range(2 * a + 1, 2 * a + 3):
-        _powers((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, p, factorial, dr, di)
+        _exponential_terms((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, factorial[1], dr, di)
         tr[:p] = 0.0
         ti[:p] = 0.0
         for i in range(p):
@@ -181,94 +182,118 @@ def _descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped
                 ti[l] += dr[i] * gi[l + i] + di[i] * gr[l + i]
         sigma, ratio = 1.0, radius[b] * inverse
         for l in range(p):
-            local[b, 0, l] += sigma * tr[l] / factorial[l]
-            local[b, 1, l] += sigma * ti[l] / factorial[l]
+            local[b, 0, l] += sigma * tr[l] * factorial[1, l]
+            local[b, 1, l] += sigma * ti[l] * factorial[1, l]
             sigma *= ratio
 
 
 @njit()
-def _translate(sources, terms, a, centre, radius, table, up, s, out):  # type: ignore[no-untyped-def]
-    """Add to ``out`` (2, order, lane) what up to _LANES source nodes do in node a, each pair with ``terms`` terms k + m.
+def _rotate(a, w, step, x, terms):  # type: ignore[no-untyped-def]
+    """x[k] = a[k] w step^k for rows of complex numbers over (real and imaginary part, pair); w comes as row 0 of ``w``.
 
-    Lanes are the vector: s[0:2] holds (r_B / T)^k a_k, s[2:4] the product with the binomials.
+    Loops of constant length over two-dimensional arrays, one written in each: LLVM vectorises those (three times rows as views).
     """
     wide_vectors()
-    count, order = sources.size, up.shape[2]
-    xr, xi, yr, yi = s[0], s[1], s[2], s[3]
-    tr, ti, br, bi, pr, pi = s[4, 0], s[4, 1], s[4, 2], s[4, 3], s[4, 4], s[4, 5]
-    for lane in range(_LANES):
-        b = sources[min(lane, count - 1)]
-        dx, dy = centre[a, 0] - centre[b, 0], centre[a, 1] - centre[b, 1]
-        square = 1.0 / (dx * dx + dy * dy)
-        tr[lane], ti[lane] = dx * square, -dy * square  # 1 / T
-        br[lane], bi[lane] = radius[b] * tr[lane], radius[b] * ti[lane]
-        pr[lane], pi[lane] = (1.0 if lane < count else 0.0), 0.0
-        for k in range(terms):
-            xr[k, lane], xi[k, lane] = up[b, 0, k], up[b, 1, k]
     for k in range(terms):
-        for lane in range(_LANES):
-            ar, ai = xr[k, lane], xi[k, lane]
-            xr[k, lane] = ar * pr[lane] - ai * pi[lane]
-            xi[k, lane] = ar * pi[lane] + ai * pr[lane]
-            p = pr[lane] * br[lane] - pi[lane] * bi[lane]
-            pi[lane] = pr[lane] * bi[lane] + pi[lane] * br[lane]
-            pr[lane] = p
-    for k in range(terms, terms + 3):
-        xr[k] = 0.0
-        xi[k] = 0.0
-    for m in range(terms):
-        for lane in range(_LANES):
-            yr[m, lane] = yi[m, lane] = 0.0
-        for k in range(0, terms - m, 4):
-            c0, c1, c2, c3 = table[m, k], table[m, k + 1], table[m, k + 2], table[m, k + 3]
-            for lane in range(_LANES):
-                yr[m, lane] += c0 * xr[k, lane] + c1 * xr[k + 1, lane] + c2 * xr[k + 2, lane] + c3 * xr[k + 3, lane]
-                yi[m, lane] += c0 * xi[k, lane] + c1 * xi[k + 1, lane] + c2 * xi[k + 2, lane] + c3 * xi[k + 3, lane]
-    for lane in range(_LANES):  # now (-r_A / T)^m / T
-        br[lane], bi[lane] = -radius[a] * tr[lane], -radius[a] * ti[lane]
-        pr[lane], pi[lane] = tr[lane], ti[lane]
-    for m in range(min(terms, order)):
-        for lane in range(_LANES):
-            out[0, m, lane] += pr[lane] * yr[m, lane] - pi[lane] * yi[m, lane]
-            out[1, m, lane] += pr[lane] * yi[m, lane] + pi[lane] * yr[m, lane]
-            p = pr[lane] * br[lane] - pi[lane] * bi[lane]
-            pi[lane] = pr[lane] * bi[lane] + pi[lane] * br[lane]
-            pr[lane] = p
+        now, after = k % 2, 1 - k % 2
+        for j in range(_PAIRS):
+            x[k, j] = a[k, j] * w[now, j] - a[k, _PAIRS + j] * w[now, _PAIRS + j]
+        for j in range(_PAIRS):
+            x[k, _PAIRS + j] = a[k, j] * w[now, _PAIRS + j] + a[k, _PAIRS + j] * w[now, j]
+        for j in range(_PAIRS):
+            w[after, j] = w[now, j] * step[j] - w[now, _PAIRS + j] * step[_PAIRS + j]
+        for j in range(_PAIRS):
+            w[after, _PAIRS + j] = w[now, j] * step[_PAIRS + j] + w[now, _PAIRS + j] * step[j]
 
 
 @njit()
-def _across(task, all_centre, all_radius, table, all_up, all_local, all_start, far, longest, log_tolerance):  # type: ignore[no-untyped-def]
+def _combine(table, x, terms, y):  # type: ignore[no-untyped-def]
+    """y[m] = sum_{k < terms - m} binom(k + m, m) x[k]; 2 x 4 entries of the table share what they load."""
+    wide_vectors()
+    for m in range(0, terms, 2):
+        for j in range(2 * _PAIRS):
+            y[m, j] = 0.0
+        for j in range(2 * _PAIRS):
+            y[m + 1, j] = 0.0
+        for k in range(0, terms - m, 4):
+            c0, c1, c2, c3 = table[m, k], table[m, k + 1], table[m, k + 2], table[m, k + 3]
+            d0, d1, d2, d3 = table[m + 1, k], table[m + 1, k + 1], table[m + 1, k + 2], table[m + 1, k + 3]
+            for j in range(2 * _PAIRS):
+                x0, x1, x2, x3 = x[k, j], x[k + 1, j], x[k + 2, j], x[k + 3, j]
+                y[m, j] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
+                y[m + 1, j] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
+
+
+@njit()
+def _translate(targets, sources, terms, centre, radius, table, up, s, w, local):  # type: ignore[no-untyped-def]
+    """Add to ``local`` what source nodes do in target nodes, each pair with ``terms`` terms k + m.
+
+    Pairs are the vector. s holds the moments of all sources, and (r_B / T)^k a_k, over (k, real and imaginary part, pair).
+    """
+    count = sources.size
+    a, x = s[0], s[1]
+    step, inverse = w[2], w[3]
+    for j in range(count):
+        here, there = targets[j], sources[j]
+        dx, dy = centre[here, 0] - centre[there, 0], centre[here, 1] - centre[there, 1]
+        square = 1.0 / (dx * dx + dy * dy)
+        inverse[j], inverse[_PAIRS + j] = dx * square, -dy * square  # 1 / T
+        step[j], step[_PAIRS + j] = radius[there] * inverse[j], radius[there] * inverse[_PAIRS + j]
+        w[0, j], w[0, _PAIRS + j] = 1.0, 0.0
+        for k in range(terms):
+            a[k, j], a[k, _PAIRS + j] = up[there, 0, k], up[there, 1, k]
+    _rotate(a, w, step, x, terms)
+    x[terms:terms + 3] = 0.0
+    _combine(table, x, terms, a)
+    for j in range(count):  # now (-r_A / T)^m / T
+        r = -radius[targets[j]]
+        step[j], step[_PAIRS + j] = r * inverse[j], r * inverse[_PAIRS + j]
+        w[0, j], w[0, _PAIRS + j] = inverse[j], inverse[_PAIRS + j]
+    _rotate(a, w, step, x, terms)
+    for j in range(count):
+        here = targets[j]
+        for m in range(terms):
+            local[here, 0, m] += x[m, j]
+            local[here, 1, m] += x[m, _PAIRS + j]
+
+
+@njit()
+def _across(task, all_centre, all_radius, table, all_up, all_local, all_start, far, log_tolerance):  # type: ignore[no-untyped-def]
     """What the far nodes do in a node, for every _TASKS-th node (interleaved for balance)."""
     run, first = task // _TASKS, task % _TASKS
     centre, radius, up, local, far_start = all_centre[run], all_radius[run], all_up[run], all_local[run], all_start[run]
     order = up.shape[2]
-    s, total = np.empty((5, order + _LANES, _LANES)), np.empty((2, order, _LANES))
-    terms, sources = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    total = 0
     for a in range(first, radius.size, _TASKS):
-        count = far_start[a + 1] - far_start[a]
-        if count == 0:
-            continue
-        for entry in range(count):  # sorted by the number of terms, so that those of one block need about the same
-            b = np.int64(far[far_start[a] + entry])
+        total += far_start[a + 1] - far_start[a]
+    # all pairs, sorted by the number of terms they need, so that those of one block need the same
+    needs, place = np.empty(total, np.int64), np.zeros(order + 2, np.int64)
+    j = 0
+    for a in range(first, radius.size, _TASKS):
+        for entry in range(far_start[a], far_start[a + 1]):
+            b = far[entry]
             distance = math.sqrt((centre[a, 0] - centre[b, 0]) ** 2 + (centre[a, 1] - centre[b, 1]) ** 2)
             rho = (radius[a] + radius[b]) / distance
             need = 1
             if rho > 0.0:
                 need = min(order, max(1, math.ceil((log_tolerance + math.log((1.0 - rho) / (1.0 + rho))) / math.log(rho))))
-            place = entry
-            while place > 0 and terms[place - 1] < need:
-                terms[place], sources[place] = terms[place - 1], sources[place - 1]
-                place -= 1
-            terms[place], sources[place] = need, b
-        total[:] = 0.0
-        for block in range(0, count, _LANES):
-            _translate(sources[block:min(block + _LANES, count)], terms[block], a, centre, radius, table, up, s, total)
-        for m in range(order):
-            real = imag = 0.0
-            for lane in range(_LANES):
-                real += total[0, m, lane]
-                imag += total[1, m, lane]
-            local[a, 0, m], local[a, 1, m] = real, imag
+            needs[j] = need
+            place[need + 1] += 1
+            j += 1
+    for need in range(1, order + 2):
+        place[need] += place[need - 1]
+    targets, sources, terms = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
+    j = 0
+    for a in range(first, radius.size, _TASKS):
+        for entry in range(far_start[a], far_start[a + 1]):
+            at = place[needs[j]]
+            place[needs[j]] += 1
+            targets[at], sources[at], terms[at] = a, far[entry], needs[j]
+            j += 1
+    s, w = np.zeros((2, order + 4, 2 * _PAIRS)), np.zeros((4, 2 * _PAIRS))
+    for low in range(0, total, _PAIRS):
+        high = min(low + _PAIRS, total)
+        _translate(targets[low:high], sources[low:high], terms[high - 1], centre, radius, table, up, s, w, local)
 
 
 @njit()
@@ -405,10 +430,10 @@ def rise(px, py, depth, centre, radius, factorial, up):  # type: ignore[no-untyp
 
 
 @njit(parallel=True)
-def cross(centre, radius, table, up, far_start, far, longest, log_tolerance, local):  # type: ignore[no-untyped-def]
+def cross(centre, radius, table, up, far_start, far, log_tolerance, local):  # type: ignore[no-untyped-def]
     """local[run, node] = Taylor coefficients of what the node's far nodes do there, to a relative tolerance."""
     for task in prange(radius.shape[0] * _TASKS):
-        _across(np.int64(task), centre, radius, table, up, local, far_start, far, longest, log_tolerance)
+        _across(np.int64(task), centre, radius, table, up, local, far_start, far, log_tolerance)
 
 
 @njit(parallel=True)
