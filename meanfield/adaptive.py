@@ -45,7 +45,7 @@ class Adaptive:
         self.amplitude = np.sqrt(2.0 / beta)  # displacement per unit of Brownian motion
         self.key = _rng.philox_key(seed, _rng.BRIDGE)
         core_dt = finest_core_dt(plan.dt)
-        self.drift = Drift(problem, plan.n_particles, core_dt)
+        self.drift = Drift(problem, plan, core_dt)
         scales = [law.softening or core_radius(law, plan.n_particles, core_dt) for law in problem.laws]
         self.scale = min((s for s in scales if s > 0), default=math.inf)
 

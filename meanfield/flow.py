@@ -36,7 +36,7 @@ class Flow:
 
     def __init__(self, problem: Problem, plan: Plan, x: Array, threads: int) -> None:
         self.problem, self.plan, self.threads = problem, plan, threads
-        self.drift = Drift(problem, plan.n_particles, 0.0)
+        self.drift = Drift(problem, plan, 0.0)
         self.walled = math.isfinite(problem.domain.diameter)
         self.carry = {"flow_step": np.full(len(x), math.nan)}
 

@@ -7,8 +7,10 @@ import numpy as np
 from meanfield._checks import Array
 from meanfield.interactions import LOGARITHM, SPRING, PairLaw
 from meanfield.kernels.nearest import nearest_squared
-from meanfield.pairforces import add_energies, add_forces
+from meanfield.pairforces import add_energies
+from meanfield.pairsum import PairSum
 from meanfield.problem import Problem
+from meanfield.record import Plan
 
 __all__ = ["Drift", "core_radius", "energy_magnitude", "nearest_distances", "total_energy"]
 
@@ -24,10 +26,12 @@ def core_radius(law: PairLaw, n_particles: int, dt: float) -> float:
 class Drift:
     """-N grad H_N as a function of positions (run, particle, component); ``core_dt`` = 0 is the kernel to the letter."""
 
-    def __init__(self, problem: Problem, n_particles: int, core_dt: float) -> None:
-        self.problem, n = problem, n_particles
-        self.pairs = [(term, 0.0 if term.law is None else core_radius(term.law, n, core_dt) ** 2)
-                      for term in problem.interactions] if n > 1 else []
+    def __init__(self, problem: Problem, plan: Plan, core_dt: float) -> None:
+        self.problem = problem
+        cores = [0.0 if term.law is None else core_radius(term.law, plan.n_particles, core_dt)
+                 for term in problem.interactions]
+        self.pairs = PairSum.plan(problem.interactions, cores, n_particles=plan.n_particles, dim=problem.dim,
+                                  period=problem.domain.period, method=plan.method, accuracy=plan.accuracy)
 
     def __call__(self, x: Array, step: int | None = None) -> Array:
         """What step number ``step`` feels (a minibatch, say); without it the gradient of the potential itself."""
@@ -35,8 +39,7 @@ class Drift:
             drift = np.negative(sum(term.gradient(x) for term in self.problem.potentials))
         else:
             drift = -self.problem.potential_gradient(x, step)
-        for term, core2 in self.pairs:
-            add_forces(term, x, x.shape[1] - 1, core2, self.problem.domain.period, drift)
+        self.pairs.add_forces(x, drift)
         return drift
 
 

@@ -30,7 +30,7 @@ class Metropolis:
     def __init__(self, problem: Problem, plan: Plan, beta: Array, seed: int, noise: Noise) -> None:
         self.problem, self.plan, self.beta, self.noise = problem, plan, beta, noise
         self.carry: dict[str, Array] = {}
-        self.drift = Drift(problem, plan.n_particles, plan.dt)
+        self.drift = Drift(problem, plan, plan.dt)
         self.key = _rng.philox_key(seed, _rng.ACCEPT)
         self.coin = np.empty((plan.n_runs, 1, 1))
 

@@ -49,7 +49,8 @@ _EXTRA = {"adaptive": ("n_substeps",), "flow": ("n_substeps",), "metropolis": ("
 def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_runs: int = 1,
              initial: str | Array = "uniform", scheme: str = "projected", save_every: int | None = None, seed: int = 0,
              threads: int | None = None, progress: bool = False, checkpoint: str | os.PathLike[str] | None = None,
-             annealing: Annealing | Callable[[float], float] | None = None, noise_refinement: int = 1) -> xr.Dataset:
+             annealing: Annealing | Callable[[float], float] | None = None, noise_refinement: int = 1,
+             method: str = "auto", accuracy: float = 1e-12) -> xr.Dataset:
     """Simulate ``n_runs`` independent systems of ``n_particles`` particles up to ``t_end``.
 
     Args:
@@ -71,10 +72,14 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
             each step: an ``Annealing`` or any function t -> beta (named in the Dataset, not stored).
         noise_refinement: m: each step uses the sum of the m increments that a run with dt / m and the same seed uses, so
             that runs at dt and dt / m see the same Brownian paths (strong orders, common random numbers).
+        method: how pair forces are summed: "direct", a fast sum by name (pairsum.py lists them), or "auto", which takes a
+            fast sum where there is one that was measured to be faster.
+        accuracy: largest error of a fast sum, relative to the sum of the magnitudes of a particle's pair forces.
 
     Returns a Dataset with ``position`` over (run, time, particle, component) and, since the last saved time,
     ``clipped_fraction`` and ``max_displacement`` over (run, time); "adaptive" and "flow" add ``n_substeps``, "metropolis"
-    ``acceptance_fraction``, annealed runs ``inverse_temperature`` over time.
+    ``acceptance_fraction``, annealed runs ``inverse_temperature`` over time. The attributes ``pair_method`` and
+    ``pair_error`` name the sum that was taken for each interaction and its stated error.
 
     Singular kernels: an explicit step of length dt cannot resolve a pair closer than its core, the distance r_c at which
     one step would move the pair apart by r_c itself (r_c^(s+2) = 2 |s| |strength| dt / (N - 1), with |s| read as 1 for
@@ -91,7 +96,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     Source: Algorithm 1 of arXiv:2607.23869; reflection: Bossy, Gobet, Talay (2004); taming: Hutzenthaler, Jentzen, Kloeden
     (2012) with L the domain's diameter (1 on an unbounded one); Metropolis: Roberts, Tweedie (1996).
     """
-    plan = make_plan(n_particles, dt, t_end, n_runs, save_every)
+    plan = make_plan(n_particles, dt, t_end, n_runs, save_every, method, accuracy)
     threads = thread_count(threads)
     _checks.choice("scheme", scheme, SCHEMES)
     seed = _checks.seed_int(seed)
@@ -107,7 +112,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
                 "initial": initial, "scheme": scheme, "save_every": plan.save_every, "seed": seed,
                 "annealing": annealing if annealing is None or isinstance(annealing, Annealing)
                 else {"callable": getattr(annealing, "__qualname__", repr(annealing)), "first": list(beta[:2])},
-                "noise_refinement": refinement}
+                "noise_refinement": refinement, "method": method, "accuracy": accuracy}
     record = Record(plan, x, _EXTRA.get(scheme, ()))
     store = Checkpoint(checkpoint, settings) if checkpoint is not None else None
     first, carried = 0, dict[str, Array]()
@@ -146,7 +151,8 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     core_dt = {"adaptive": finest_core_dt(plan.dt), "flow": 0.0, "metropolis": 0.0}.get(scheme, plan.dt)
     cores = [core_radius(law, plan.n_particles, core_dt) for law in problem.laws]
     result.attrs["core_radius"] = np.array(cores) if cores else 0.0
-    return result
+    pairs = advance.drift.pairs
+    return result.assign_attrs(pair_method=pairs.method, pair_error=np.array(pairs.errors) if pairs.errors else 0.0)
 
 
 def _schedule(problem: Problem, plan: Plan, scheme: str, annealing: Any) -> Array:

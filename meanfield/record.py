@@ -30,6 +30,8 @@ class Plan:
     t_end: float
     n_steps: int
     save_every: int
+    method: str = "auto"  # of the pair sums, and the largest error that they may have (pairsum.py)
+    accuracy: float = 1e-12
 
     @property
     def pairs(self) -> int:
@@ -42,7 +44,8 @@ class Plan:
         return [*range(0, self.n_steps, self.save_every), self.n_steps]
 
 
-def make_plan(n_particles: int, dt: float, t_end: float, n_runs: int, save_every: int | None) -> Plan:
+def make_plan(n_particles: int, dt: float, t_end: float, n_runs: int, save_every: int | None, method: str = "auto",
+              accuracy: float = 1e-12) -> Plan:
     """Check and complete the sizes. Raises ValueError where ``t_end`` is no whole number of steps."""
     dt, t_end = _checks.positive("dt", dt), _checks.positive("t_end", t_end)
     ratio = t_end / dt
@@ -52,7 +55,8 @@ def make_plan(n_particles: int, dt: float, t_end: float, n_runs: int, save_every
         raise ValueError(f"t_end must be a whole number of steps dt, got t_end / dt = {ratio:.6g}; "
                          f"dt = {t_end / math.ceil(ratio):.6g} would do")
     every = math.ceil(n_steps / 100) if save_every is None else _checks.count("save_every", save_every)
-    return Plan(_checks.count("n_particles", n_particles), _checks.count("n_runs", n_runs), dt, t_end, n_steps, every)
+    return Plan(_checks.count("n_particles", n_particles), _checks.count("n_runs", n_runs), dt, t_end, n_steps, every,
+                method, accuracy)
 
 
 def available_bytes() -> float:

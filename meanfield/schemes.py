@@ -29,6 +29,7 @@ class Stepper(Protocol):
     """What the loop of ``simulate`` calls."""
 
     carry: dict[str, Array]
+    drift: Drift
 
     def __call__(self, x: Array, step: int) -> Move: ...
 
@@ -66,7 +67,7 @@ class Euler:
         self.restrict = problem.domain.reflect if scheme == "reflected" else problem.domain.project
         self.tamed = scheme == "tamed"
         self.sigma = np.sqrt(2.0 * plan.dt / beta)
-        self.drift = Drift(problem, plan.n_particles, plan.dt)
+        self.drift = Drift(problem, plan, plan.dt)
 
     def __call__(self, x: Array, step: int) -> Move:
         drift = self.drift(x, step)

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "meanfield"
 LAYERS = [
     ("ground", {"_numba", "_rng", "_checks", "registry"}),
     ("words", {"domain", "potentials", "interactions", "problem", "dataset", "line", "checkpoint", "annealing"}),
-    ("loops", {"kernels", "pairforces"}),
+    ("loops", {"kernels", "pairforces", "pairsum"}),
     ("engines", {"forces", "record", "schemes", "adaptive", "flow", "metropolis", "particles", "pde", "equilibrium", "examples"}),
     ("reading", {"diagnostics"}),
     ("learning", {"learning", "attention"}),
