@@ -247,7 +247,7 @@ def _disc() -> Example:
     return Example("disc", "cold log gas in a disc: everybody at the wall, a regular polygon", problem,
                    {"n_particles": n, "dt": 0.5, "t_end": 25.0, "scheme": "flow"},
                    (Fact("energy", -math.log(n) / (2 * (n - 1)), _energy(problem), 1e-12),
-                    Fact("smallest radius", 1.0, lambda run: np.linalg.norm(_last(run), axis=-1).min(axis=-1), 1e-12)),
+                    Fact("smallest radius", 1.0, lambda run: np.linalg.norm(_last(run), axis=2).min(axis=1), 1e-12)),
                    "Frostman (1935); roots of unity are Fekete points of the circle")
 
 
