@@ -7,6 +7,7 @@ schemes, whatever is halved. After ``HALVINGS`` halvings a displacement up to th
 is an ``UnstableStepError``. The core belongs to the finest sub-step: an isolated pair that it resolves moves by a quarter of
 its distance at most.
 
+Only drifts are bounded: where the noise of a sub-step is longer than a gap, particles exchange places, as they may.
 All particles of a run share its sub-steps, so a crowd at high temperature, where some pair is always close, pays the finest
 step everywhere (up to 1024 forces a step): made for few or cold particles.
 """

@@ -62,7 +62,7 @@ class Flow:
             length = np.where(last, left[runs], h[runs])
             proposal, new, at_wall, along, error = self._try(x[runs], velocity[runs], length[:, None, None], size[runs])
             error = error / (_TOLERANCE * np.maximum(size[runs], 1e-300))
-            new_energy = total_energy(self.problem, new)
+            new_energy = total_energy(self.problem, at_wall)
             falls = new_energy <= energy[runs] + rounding[runs]
             good = (error <= 1.0) & falls
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -94,7 +94,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     MemoryError, before anything is computed, if what is to be saved does not fit.
 
     Source: Algorithm 1 of arXiv:2607.23869; reflection: Bossy, Gobet, Talay (2004); taming: Hutzenthaler, Jentzen, Kloeden
-    (2012) with L the domain's diameter (1 on an unbounded one); Metropolis: Roberts, Tweedie (1996).
+    (2012) with L a tenth of the domain's diameter (1 on an unbounded one); Metropolis: Roberts, Tweedie (1996).
     """
     plan = make_plan(n_particles, dt, t_end, n_runs, save_every, method, accuracy)
     threads = thread_count(threads)
@@ -129,7 +129,8 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
 
     try:
         with with_threads(threads), bar:
-            fit_threads(plan.pairs, threads)
+            # without pairs a step is some tens of operations a particle
+            fit_threads(plan.pairs if problem.laws else 20 * plan.n_runs * plan.n_particles, threads)
             advance = _stepper(problem, plan, scheme, seed, beta, refinement, threads, x)
             advance.carry.update({name.removeprefix("carry_"): values for name, values in carried.items()})
             if scheme in ("projected", "reflected"):
@@ -150,9 +151,9 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
                             {} if annealing is None else {"inverse_temperature": beta[record.steps]})
     core_dt = {"adaptive": finest_core_dt(plan.dt), "flow": 0.0, "metropolis": 0.0}.get(scheme, plan.dt)
     cores = [core_radius(law, plan.n_particles, core_dt) for law in problem.laws]
-    result.attrs["core_radius"] = np.array(cores) if cores else 0.0
+    result.attrs["core_radius"] = np.array(cores or [0.0])
     pairs = advance.drift.pairs
-    return result.assign_attrs(pair_method=pairs.method, pair_error=np.array(pairs.errors) if pairs.errors else 0.0)
+    return result.assign_attrs(pair_method=pairs.method, pair_error=np.array(pairs.errors or [0.0]))
 
 
 def _schedule(problem: Problem, plan: Plan, scheme: str, annealing: Any) -> Array:

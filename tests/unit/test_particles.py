@@ -254,7 +254,8 @@ def test_core_radius_bounds_the_step_of_the_closest_pair():
     ({"n_particles": 0}, "n_particles must be a whole number of at least 1, got 0"),
     ({"n_particles": 2.5}, "n_particles must be a whole number of at least 1, got 2.5"),
     ({"n_runs": True}, "n_runs must be a whole number of at least 1, got True"),
-    ({"scheme": "euler"}, "scheme must be one of 'projected', 'reflected', 'tamed', 'adaptive', 'flow', 'metropolis', got 'euler'"),
+    ({"scheme": "euler"}, "scheme must be one of 'projected', 'reflected', 'tamed', 'adaptive', 'flow', 'metropolis', "
+     "got 'euler'"),
     ({"seed": -1}, "seed must be a non-negative integer, got -1"),
     ({"threads": 0}, "threads must be a whole number of at least 1, got 0"),
     ({"save_every": 0.25}, "save_every must be a whole number of at least 1, got 0.25"),
