@@ -9,33 +9,40 @@ method         for                                      cost                    
 "sorted"       s = -1 on the line, not softened         N log N                     round-off
 "multipole"    every kernel on the line; the logarithm  N after a sort              at most ``accuracy``
                in the plane
+"library"      Coulomb in space (s = 1, not softened)   N log N                     about ``accuracy``
 =============  =======================================  ==========================  ==============================
 
 The error of a fast sum is stated relative to the sum of the magnitudes of a particle's pair forces: |error of force k| <= error
 sum_l |f_kl|. "auto" takes the fast sum where it was measured to be the faster one (CROSSOVER).
+"library" needs fmm3dpy (``pip install meanfield[fast3d]``), whose own error is a mean over particles; "auto" takes it where it is
+installed, and which sum was taken is in ``method``.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from meanfield import _checks
 from meanfield._checks import Array
-from meanfield.interactions import LOGARITHM, SPRING, PairLaw
+from meanfield.interactions import LOGARITHM, POWER, SPRING, PairLaw
 from meanfield.kernels import line_sums, plane_sums
 from meanfield.kernels.pairs import add_pair_forces
 from meanfield.kernels.trees import forest_lists, tree_depth
 
 __all__ = ["CROSSOVER", "METHODS", "PairSum"]
 
-METHODS = ("auto", "direct", "sorted", "multipole")
+METHODS = ("auto", "direct", "sorted", "multipole", "library")
 # Particles beyond which the fast sum is the faster one, from ``python bench/fast_sums.py --crossover``.
 CROSSOVER = {"mean": 2, "sorted": 32, "line logarithm": 1000, "line power": 400, "plane logarithm": 3000}
+# The library's depends on the accuracy asked for: (accuracy, particles), from ``bench/fast_sums.py`` in three dimensions.
+LIBRARY_CROSSOVER = ((1e-3, 50_000), (1e-6, 120_000), (1e-9, 350_000), (0.0, 1_000_000))
 # particles per leaf where the near and the far work balance
 _LEAF = {"line logarithm": 36, "line power": 36, "plane logarithm": 48}
 _MOST_TOGETHER = 1 << 19  # particles of several runs that are worked on at once: bounds the memory
@@ -71,6 +78,9 @@ class _Term:
         elif self.method == "sorted":
             order = np.argsort(x[..., 0], axis=1, kind="stable")
             line_sums.add_sorted_forces(x, order, self.scale, self.core, out)
+        elif self.method == "library":
+            for run in range(x.shape[0]):
+                out[run] += self.scale * _library_forces(x[run], self.core, self.error)
         elif self.method == "direct" or not self._add_multipole(x, out):
             add_pair_forces(x, law.family, self.coupling, law.s, law.softening**2, self.core**2, out)
 
@@ -143,7 +153,7 @@ class PairSum:
         for law, core in zip(laws, cores, strict=True):
             coupling = law.coupling / (n_particles - 1)
             chosen = _choose(law, n_particles, dim, method, accuracy)
-            if chosen == "multipole":
+            if chosen in ("multipole", "library"):
                 order, spread, error = line_order(law.s, accuracy) if dim == 1 else plane_order(accuracy)
                 terms.append(_Term(law, coupling, core, chosen, error, order, spread))
             else:
@@ -177,6 +187,8 @@ def _case(law: PairLaw, dim: int) -> str:
         return "mean"
     if dim == 2 and law.family == LOGARITHM:
         return "plane logarithm"
+    if dim == 3 and law.family == POWER and law.s == 1 and law.softening == 0:
+        return "library"
     if dim != 1:
         return "none"
     if law.s == -1 and law.softening == 0:
@@ -186,18 +198,24 @@ def _case(law: PairLaw, dim: int) -> str:
 
 def _choose(law: PairLaw, n: int, dim: int, method: str, accuracy: float) -> str:
     case = _case(law, dim)
-    if method == "direct" or (method == "auto" and (case == "none" or n < CROSSOVER[case])):
-        return "direct"
-    if case == "mean":
-        return "mean"
-    possible = case != "none" and (case in ("sorted", "plane logarithm") or line_order(law.s, accuracy)[0] <= _LARGEST_ORDER)
+    if case == "mean" and method != "direct":
+        return "mean" if method != "auto" or n >= CROSSOVER["mean"] else "direct"
+    fast = {"none": "direct", "sorted": "sorted", "library": "library"}.get(case, "multipole")
+    if case.startswith("line") and line_order(law.s, accuracy)[0] > _LARGEST_ORDER:
+        fast = "direct"
     if method == "auto":
-        return ("sorted" if case == "sorted" else "multipole") if possible else "direct"
-    if method == "sorted" and case != "sorted":
-        raise ValueError(f"method 'sorted' is for s = -1 without softening on the line, got s = {law.s:g}, softening = "
-                         f"{law.softening:g} in {dim} dimension(s)")
-    if method == "multipole" and not possible:
-        raise ValueError(f"method 'multipole' is for kernels on the line and the logarithm in the plane, got s = {law.s:g} in {dim} dimension(s)")
+        if fast == "library":
+            least = next(count for bound, count in LIBRARY_CROSSOVER if accuracy >= bound)
+            return "library" if n >= least and importlib.util.find_spec("fmm3dpy") else "direct"
+        return fast if fast == "direct" or n >= CROSSOVER[case] else "direct"
+    sums = {"sorted": "s = -1 without softening on the line", "multipole": "kernels on the line and the logarithm in the plane",
+            "library": "s = 1 without softening in space"}
+    # without softening s = -1 is a kernel on the line as any other
+    if method not in ("direct", fast) and not (method == "multipole" and case == "sorted"):
+        raise ValueError(f"method {method!r} is for {sums[method]}, got s = {law.s:g}, softening = {law.softening:g} in "
+                         f"{dim} dimension(s)")
+    if method == "library" and not importlib.util.find_spec("fmm3dpy"):
+        raise ValueError("method 'library' needs fmm3dpy, which is not installed; pip install meanfield[fast3d]")
     return method
 
 
@@ -234,3 +252,19 @@ def _binomials(order: int) -> tuple[Array, Array]:
 def _chebyshev(order: int) -> tuple[Array, Array]:
     points, matrix = line_sums.chebyshev(order)
     return points, matrix
+
+
+def _library_forces(x: Array, core: float, accuracy: float) -> Array:
+    """sum_l (x_k - x_l) / max(|x_k - x_l|, core)^3 over (particle, component=3) by fmm3dpy."""
+    import fmm3dpy
+
+    # the gradient of sum_l 1 / (4 pi r); close pairs leave the library's sum and come back with the core's linear force
+    gradient = fmm3dpy.lfmm3d(eps=accuracy, sources=np.ascontiguousarray(x.T), charges=np.ones(len(x)), pg=2).grad
+    total: Array = -4.0 * math.pi * gradient.T
+    pairs = cKDTree(x).query_pairs(core, output_type="ndarray") if core > 0 else np.empty((0, 2), dtype=np.intp)
+    d = x[pairs[:, 0]] - x[pairs[:, 1]]
+    r = np.sqrt(np.square(d).sum(axis=1))
+    change = d * (core**-3.0 - np.divide(1.0, r**3, out=np.zeros_like(r), where=r > 0))[:, None] if len(pairs) else d
+    np.add.at(total, pairs[:, 0], change)
+    np.subtract.at(total, pairs[:, 1], change)
+    return total
