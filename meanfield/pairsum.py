@@ -7,38 +7,51 @@ method         for                                      cost                    
 "mean"         springs (chosen for them by all          N                           round-off
                methods but "direct")
 "sorted"       s = -1 on the line, not softened         N log N                     round-off
-"multipole"    every kernel on the line                 N after a sort              at most ``accuracy``
+"multipole"    every kernel on the line; the logarithm  N after a sort              at most ``accuracy``
+               in the plane
+"library"      Coulomb in space (s = 1, not softened)   N log N                     about ``accuracy``
 =============  =======================================  ==========================  ==============================
 
 The error of a fast sum is stated relative to the sum of the magnitudes of a particle's pair forces: |error of force k| <= error
 sum_l |f_kl|. "auto" takes the fast sum where it was measured to be the faster one (CROSSOVER).
+"library" needs fmm3dpy (``pip install meanfield[fast3d]``), whose own error is a mean over particles; "auto" takes it where it is
+installed, and which sum was taken is in ``method``.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from meanfield import _checks
 from meanfield._checks import Array
-from meanfield.interactions import LOGARITHM, SPRING, Interaction, PairLaw
-from meanfield.kernels import line_sums
+from meanfield.interactions import LOGARITHM, POWER, SPRING, Interaction, PairLaw
+from meanfield.kernels import line_sums, plane_sums
 from meanfield.kernels.trees import forest_lists, tree_depth
 from meanfield.pairforces import add_forces
 
 __all__ = ["CROSSOVER", "METHODS", "PairSum"]
 
-METHODS = ("auto", "direct", "sorted", "multipole")
+METHODS = ("auto", "direct", "sorted", "multipole", "library")
 # Particles beyond which the fast sum is the faster one, from ``python bench/fast_sums.py --crossover``.
-CROSSOVER = {"mean": 2, "sorted": 32, "line logarithm": 1000, "line power": 400}
+CROSSOVER = {"mean": 2, "sorted": 32, "line logarithm": 1000, "line power": 400, "plane logarithm": 3000}
+# The library's depends on the accuracy asked for: (accuracy, particles), from ``bench/fast_sums.py`` in three dimensions.
+LIBRARY_CROSSOVER = ((1e-3, 50_000), (1e-6, 120_000), (1e-9, 350_000), (0.0, 1_000_000))
 # particles per leaf where the near and the far work balance
-_LEAF = {"line logarithm": 36, "line power": 36}
+_LEAF = {"line logarithm": 36, "line power": 36, "plane logarithm": 48}
 _MOST_TOGETHER = 1 << 19  # particles of several runs that are worked on at once: bounds the memory
 _LARGEST_ORDER = 64
+# far discs of the plane: (r_A + r_B) / distance at most this
+_PLANE_RATIO = 0.6
+# The bound of plane_sums.py takes all particles on the rims of their discs and in phase; the error was never above a
+# thirtieth of it, so pairs are given this much more. The bound that holds for any points is this many times the stated error.
+_PLANE_SLACK = 8.0
 
 
 @dataclass(frozen=True)
@@ -72,29 +85,55 @@ class _Term:
         elif self.method == "sorted":
             order = np.argsort(x[..., 0], axis=1, kind="stable")
             line_sums.add_sorted_forces(x, order, self.scale, self.core, out)
+        elif self.method == "library":
+            for run in range(x.shape[0]):
+                out[run] += self.scale * _library_forces(x[run], self.core, self.error)
         elif self.method == "direct" or not self._add_multipole(x, out):
             add_forces(self.interaction, x, self.divisor, self.core**2, self.period, out)
 
     def _add_multipole(self, x: Array, out: Array) -> bool:
         """False where the points are such that no tree helps; nothing has been added then."""
-        n_runs, n, dim = x.shape
-        depth = tree_depth(n, _LEAF[_case(self.law, dim)])
+        depth = tree_depth(x.shape[1], _LEAF[_case(self.law, x.shape[2])])
+        return (self._add_on_line if x.shape[2] == 1 else self._add_in_plane)(x, depth, out)
+
+    def _add_on_line(self, x: Array, depth: int, out: Array) -> bool:
+        n_runs, n_nodes, law = x.shape[0], (2 << depth) - 1, self.law
         order = np.argsort(x[..., 0], axis=1, kind="stable")
         xs = np.take_along_axis(x[..., 0], order, axis=1)
-        n_nodes = (2 << depth) - 1
         centre, radius = np.empty((n_runs, n_nodes, 1)), np.empty((n_runs, n_nodes))
         line_sums.plant(xs, depth, centre, radius)
         far_start, far, near_start, near, longest_far, longest_near = forest_lists(
             centre, radius, depth, self.spread, 1.0, self.core)
         if longest_far < 0:
             return False
-        law = (self.law.family, -0.5 * self.law.s - 1.0, self.law.softening**2, self.core**2)
+        pair = (law.family, -0.5 * law.s - 1.0, law.softening**2, self.core**2)
         points, matrix = _chebyshev(self.order)
         up, local = np.zeros((2, n_runs, n_nodes, self.order))
         line_sums.rise(xs, depth, centre, radius, points, matrix, up)
-        line_sums.cross(centre, radius, points, up, far_start, far, longest_far, law, local)
-        line_sums.fall(xs, order, depth, centre, radius, points, matrix, near_start, near, longest_near, law, self.scale,
+        line_sums.cross(centre, radius, points, up, far_start, far, longest_far, pair, local)
+        line_sums.fall(xs, order, depth, centre, radius, points, matrix, near_start, near, longest_near, pair, self.scale,
                        local, out)
+        return True
+
+    def _add_in_plane(self, x: Array, depth: int, out: Array) -> bool:
+        n_runs, n, _ = x.shape
+        n_nodes, law = (2 << depth) - 1, self.law
+        px, py = x[..., 0].copy(), x[..., 1].copy()
+        order = np.broadcast_to(np.arange(n), (n_runs, n)).copy()
+        centre, radius = np.empty((n_runs, n_nodes, 2)), np.empty((n_runs, n_nodes))
+        plane_sums.plant(px, py, order, depth, centre, radius)
+        # half of the error for the far pairs' missing softening, (softening / distance)^2, half for their expansions
+        clearance = max(self.core, law.softening / math.sqrt(0.5 * self.error))
+        far_start, far, near_start, near, longest_far, longest_near = forest_lists(
+            centre, radius, depth, 0.0, _PLANE_RATIO, clearance)
+        if longest_far < 0:
+            return False
+        table, factorial = _binomials(self.order)
+        up, local = np.zeros((2, n_runs, n_nodes, 2, self.order))
+        plane_sums.rise(px, py, depth, centre, radius, factorial, up)
+        plane_sums.cross(centre, radius, table, up, far_start, far, math.log(0.5 * _PLANE_SLACK * self.error), local)
+        plane_sums.fall(px, py, order, depth, centre, radius, factorial, near_start, near, longest_near,
+                        (law.softening**2, self.core**2), self.scale, local, out)
         return True
 
 
@@ -122,8 +161,8 @@ class PairSum:
         for interaction, core in zip(interactions, cores, strict=True):
             law = None if period is not None else interaction.law
             chosen = _choose(law, n_particles, dim, method, accuracy)
-            if chosen == "multipole" and law is not None:
-                order, spread, error = line_order(law.s, accuracy)
+            if chosen in ("multipole", "library") and law is not None:
+                order, spread, error = line_order(law.s, accuracy) if dim == 1 else plane_order(accuracy)
                 terms.append(_Term(interaction, n_particles - 1, core, period, chosen, error, order, spread))
             else:
                 terms.append(_Term(interaction, n_particles - 1, core, period, chosen))
@@ -150,12 +189,16 @@ class PairSum:
                 term.add_forces(x[first:first + together], out[first:first + together])
 
 
-def _case(law: PairLaw, dim: int) -> str | None:
-    """The row of CROSSOVER that a law falls into; None if it has no fast sum."""
+def _case(law: PairLaw, dim: int) -> str:
+    """The row of CROSSOVER that a law falls into; "none" if it has no fast sum."""
     if law.family == SPRING:
         return "mean"
+    if dim == 2 and law.family == LOGARITHM:
+        return "plane logarithm"
+    if dim == 3 and law.family == POWER and law.s == 1 and law.softening == 0:
+        return "library"
     if dim != 1:
-        return None
+        return "none"
     if law.s == -1 and law.softening == 0:
         return "sorted"
     return "line logarithm" if law.family == LOGARITHM else "line power"
@@ -167,18 +210,24 @@ def _choose(law: PairLaw | None, n: int, dim: int, method: str, accuracy: float)
             return "direct"
         raise ValueError(f"method {method!r} is for Riesz kernels and springs without a period; take \"auto\" or \"direct\"")
     case = _case(law, dim)
-    if method == "direct" or (method == "auto" and (case is None or n < CROSSOVER[case])):
-        return "direct"
-    if case == "mean":
-        return "mean"
-    possible = case is not None and (case == "sorted" or line_order(law.s, accuracy)[0] <= _LARGEST_ORDER)
+    if case == "mean" and method != "direct":
+        return "mean" if method != "auto" or n >= CROSSOVER["mean"] else "direct"
+    fast = {"none": "direct", "sorted": "sorted", "library": "library"}.get(case, "multipole")
+    if case.startswith("line") and line_order(law.s, accuracy)[0] > _LARGEST_ORDER:
+        fast = "direct"
     if method == "auto":
-        return ("sorted" if case == "sorted" else "multipole") if possible else "direct"
-    if method == "sorted" and case != "sorted":
-        raise ValueError(f"method 'sorted' is for s = -1 without softening on the line, got s = {law.s:g}, softening = "
-                         f"{law.softening:g} in {dim} dimension(s)")
-    if method == "multipole" and not possible:
-        raise ValueError(f"method 'multipole' is for kernels on the line, got s = {law.s:g} in {dim} dimension(s)")
+        if fast == "library":
+            least = next(count for bound, count in LIBRARY_CROSSOVER if accuracy >= bound)
+            return "library" if n >= least and importlib.util.find_spec("fmm3dpy") else "direct"
+        return fast if fast == "direct" or n >= CROSSOVER[case] else "direct"
+    sums = {"sorted": "s = -1 without softening on the line", "multipole": "kernels on the line and the logarithm in the plane",
+            "library": "s = 1 without softening in space"}
+    # without softening s = -1 is a kernel on the line as any other
+    if method not in ("direct", fast) and not (method == "multipole" and case == "sorted"):
+        raise ValueError(f"method {method!r} is for {sums[method]}, got s = {law.s:g}, softening = {law.softening:g} in "
+                         f"{dim} dimension(s)")
+    if method == "library" and not importlib.util.find_spec("fmm3dpy"):
+        raise ValueError("method 'library' needs fmm3dpy, which is not installed; pip install meanfield[fast3d]")
     return method
 
 
@@ -186,11 +235,11 @@ def line_order(s: float, accuracy: float) -> tuple[int, float, float]:
     """Chebyshev points a node, the spread of far nodes (trees.py) and the stated error on the line.
 
     Interpolation converges like rho^-p, rho = z + sqrt(z^2 - 1), z = 1 + spread: the kernel's singularity lies at z in units of
-    the node. The constant 3 7^s holds for uniform, normal, clustered, Cauchy, two-scale, lattice and repeated points
+    the node. The constant 4 8^s holds for uniform, normal, clustered, Cauchy, two-scale, lattice and repeated points
     (tests/unit/test_fast_sums.py); steeper kernels vary more over a node. The order is the least multiple of four (the loops'
     stride) with spread <= 2.5, where both kinds of work balance.
     """
-    constant = 3.0 * 7.0 ** max(s, 0.0)
+    constant = 4.0 * 8.0 ** max(s, 0.0)
     for order in range(4, 4 * _LARGEST_ORDER, 4):
         rho = max((constant / accuracy) ** (1.0 / order), 2.0 + math.sqrt(3.0))
         spread = 0.5 * (rho + 1.0 / rho) - 1.0
@@ -199,7 +248,35 @@ def line_order(s: float, accuracy: float) -> tuple[int, float, float]:
     return order, spread, constant * rho**-order
 
 
+def plane_order(accuracy: float) -> tuple[int, float, float]:
+    """Most terms that a far pair of the plane can need, no spread, and the stated error."""
+    bound = 0.5 * _PLANE_SLACK * accuracy * (1.0 - _PLANE_RATIO) / (1.0 + _PLANE_RATIO)
+    return max(2, math.ceil(math.log(bound) / math.log(_PLANE_RATIO))), 0.0, accuracy
+
+
+@functools.cache
+def _binomials(order: int) -> tuple[Array, Array]:
+    table, factorial = plane_sums.binomials(order)
+    return table, factorial
+
+
 @functools.cache
 def _chebyshev(order: int) -> tuple[Array, Array]:
     points, matrix = line_sums.chebyshev(order)
     return points, matrix
+
+
+def _library_forces(x: Array, core: float, accuracy: float) -> Array:
+    """sum_l (x_k - x_l) / max(|x_k - x_l|, core)^3 over (particle, component=3) by fmm3dpy."""
+    import fmm3dpy
+
+    # the gradient of sum_l 1 / (4 pi r); close pairs leave the library's sum and come back with the core's linear force
+    gradient = fmm3dpy.lfmm3d(eps=accuracy, sources=np.ascontiguousarray(x.T), charges=np.ones(len(x)), pg=2).grad
+    total: Array = -4.0 * math.pi * gradient.T
+    pairs = cKDTree(x).query_pairs(core, output_type="ndarray") if core > 0 else np.empty((0, 2), dtype=np.intp)
+    d = x[pairs[:, 0]] - x[pairs[:, 1]]
+    r = np.sqrt(np.square(d).sum(axis=1))
+    change = d * (core**-3.0 - np.divide(1.0, r**3, out=np.zeros_like(r), where=r > 0))[:, None] if len(pairs) else d
+    np.add.at(total, pairs[:, 0], change)
+    np.subtract.at(total, pairs[:, 1], change)
+    return total
