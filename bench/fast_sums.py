@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
+import meanfield as mf
 from meanfield._numba import with_threads
-from meanfield.interactions import PairLaw
 from meanfield.pairsum import PairSum
 
 KINDS = ("uniform", "gaussian", "clustered")
@@ -41,9 +41,9 @@ def points(kind: str, n: int, dim: int) -> np.ndarray:
     return rng.uniform(-1, 1, (20, dim))[which] + (10.0 ** rng.uniform(-7, -2, 20))[which, None] * rng.standard_normal((n, dim))
 
 
-def law(s: float, n: int) -> PairLaw:
+def law(s: float, n: int) -> mf.Riesz:
     """A law whose forces on a particle are the plain sums of r_vec r^(-s-2)."""
-    return PairLaw(1 if s else 0, (n - 1) / (abs(s) or 1.0), s)
+    return mf.Riesz(s, (n - 1) / (abs(s) or 1.0))
 
 
 def force(s: float, x: np.ndarray, method: str, accuracy: float = 1e-12) -> np.ndarray:

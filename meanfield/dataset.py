@@ -125,5 +125,5 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
         raise ValueError(f"{file} has schema {schema}, this version reads up to {SCHEMA}")
     result.attrs["schema"] = int(schema)
     if "core_radius" in result.attrs:  # netCDF gives an array of one number back as a number
-        result.attrs["core_radius"] = np.atleast_1d(result.attrs["core_radius"])
+        result.X
     return result

@@ -104,7 +104,8 @@ def observe(before: Array, proposal: Array, moved: Array) -> tuple[Array, Array]
 
 def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longest: float | None = None) -> None:
     """Raise if a drift displacement is longer than ``longest`` (default: the domain's diameter) or not finite."""
-    length2 = np.square(drift).sum(axis=-1)
+    with np.errstate(over="ignore"):  # inf is caught below
+        length2 = np.square(drift).sum(axis=-1)
     worst = float(length2.max())  # NaN wins a maximum
     diameter = problem.domain.diameter
     if math.isfinite(worst) and worst <= (diameter if longest is None else longest) ** 2:

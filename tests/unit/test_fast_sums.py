@@ -10,7 +10,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import meanfield as mf
-from meanfield.interactions import LOGARITHM, POWER, SPRING, PairLaw
 from meanfield.kernels.powers import power
 from meanfield.pairsum import CROSSOVER, PairSum, line_order
 
@@ -45,7 +44,7 @@ def sample(kind, n, dim):
 
 def law(s, n, softening=0.0):
     """Pair forces r_vec q^(-s/2 - 1)."""
-    return PairLaw(POWER if s else LOGARITHM, (n - 1.0) / (abs(s) or 1.0), s, softening)
+    return mf.Riesz(s, (n - 1.0) / (abs(s) or 1.0), softening)
 
 
 def forces(pair, x, method, accuracy=1e-12, core=0.0):
@@ -135,9 +134,9 @@ def test_sorted_sums_are_exact_to_round_off(kind, core):
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_springs_need_only_the_centre_of_mass(dim):
     x = np.random.default_rng(0).standard_normal((3, 500, dim))
-    fast, plan = forces(PairLaw(SPRING, 0.7), x, "auto")
+    fast, plan = forces(mf.QuadraticPair(0.7), x, "auto")
     assert plan.method == "mean"
-    assert_allclose(fast, forces(PairLaw(SPRING, 0.7), x, "direct")[0], rtol=0, atol=1e-14)
+    assert_allclose(fast, forces(mf.QuadraticPair(0.7), x, "direct")[0], rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("dim", [1, 2])
