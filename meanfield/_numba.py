@@ -31,8 +31,8 @@ from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["bits_float", "cache_folder", "float_bits", "njit", "one_blas_thread", "prange", "thread_count", "wide_vectors",
-           "with_threads"]
+__all__ = ["bits_to_float", "cache_folder", "float_to_bits", "njit", "one_blas_thread", "prange", "thread_count",
+           "wide_vectors", "with_threads"]
 
 prange = numba.prange
 _FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
@@ -166,11 +166,11 @@ if numba.config.DISABLE_JIT:
     def wide_vectors() -> None:
         """Nothing to do for the interpreter."""
 
-    def float_bits(x: float) -> np.int64:
+    def float_to_bits(x: Any) -> Any:
         """The 64 bits of a float as an integer."""
         return np.float64(x).view(np.int64)
 
-    def bits_float(i: int) -> np.float64:
+    def bits_to_float(i: Any) -> Any:
         """The float with these 64 bits."""
         return np.int64(i).view(np.float64)
 
@@ -189,13 +189,13 @@ else:
         return numba.types.void(), codegen
 
     @intrinsic
-    def float_bits(context, x):  # type: ignore[no-untyped-def]
+    def float_to_bits(context, x):  # type: ignore[no-untyped-def]
         """The 64 bits of a float as an integer."""
         return numba.types.int64(numba.types.float64), lambda target, builder, signature, arguments: builder.bitcast(
             arguments[0], ir.IntType(64))
 
     @intrinsic
-    def bits_float(context, i):  # type: ignore[no-untyped-def]
+    def bits_to_float(context, i):  # type: ignore[no-untyped-def]
         """The float with these 64 bits."""
         return numba.types.float64(numba.types.int64), lambda target, builder, signature, arguments: builder.bitcast(
             arguments[0], ir.DoubleType())

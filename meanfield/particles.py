@@ -65,8 +65,8 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         accuracy: largest error of a fast sum, relative to the sum of the magnitudes of a particle's pair forces.
 
     Returns a Dataset with ``position`` over (run, time, particle, component) and, since the last saved time,
-    ``clipped_fraction`` and ``max_displacement`` over (run, time). Its attributes ``pair_method`` and ``pair_error`` name the sum
-    that was taken for each interaction and its stated error.
+    ``clipped_fraction`` and ``max_displacement`` over (run, time). Its attributes ``pair_method`` and ``pair_error`` name
+    the sum that was taken for each interaction and its stated error.
 
     Singular kernels: an explicit step of length dt cannot resolve a pair closer than its core, the distance r_c at which
     one step would move the pair apart by r_c itself (r_c^(s+2) = 2 |s| |strength| dt / (N - 1), with |s| read as 1 for
@@ -86,7 +86,8 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     cores = [_core_radius(law, plan) for law in problem.laws]
-    pairs = PairSum.plan(problem.laws, cores, n_particles=plan.n_particles, dim=problem.dim, method=method, accuracy=accuracy)
+    pairs = PairSum.plan(problem.laws, cores, n_particles=plan.n_particles, dim=problem.dim, method=method,
+                         accuracy=accuracy)
     x = _initial_positions(problem, initial, plan, seed)
     settings = {"problem": problem, "n_particles": plan.n_particles, "dt": plan.dt, "n_runs": plan.n_runs,
                 "initial": initial, "scheme": scheme, "save_every": plan.save_every, "seed": seed,
