@@ -1,10 +1,11 @@
-"""Fast pair sums against the direct sum, pyfmmlib and fmm3dpy (where installed): ratios of CPU time on one thread, in one run.
+"""Fast pair sums against the direct sum, pyfmmlib and fmm3dpy (where installed): CPU time on one thread in one run.
 
-    python bench/fast_sums.py [--out fast_sums.json] [--quick]     # minutes; the direct sum at N = 1e5 takes most of it
+    python bench/fast_sums.py [--out fast_sums.json] [--quick]     # about ten minutes
     python bench/fast_sums.py --crossover                          # the table pairsum.CROSSOVER
 
-Every ratio is a median over interleaved repeats. Errors are those of 200 particles against a long double sum: the worst, relative
-to the sum of the magnitudes of that particle's pair forces (as stated by pairsum.py), and root mean square over root mean square.
+Every ratio is a median over interleaved repeats. From N = 1e5 on the direct sum is that of 2e4 particles in the same round,
+times (N / 2e4)^2. Errors are those of 200 particles against a long double sum: the worst, relative to the sum of the
+magnitudes of that particle's pair forces (as stated by pairsum.py), and root mean square over root mean square.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from meanfield._numba import with_threads
 from meanfield.pairsum import PairSum
 
 KINDS = ("uniform", "gaussian", "clustered")
+DIRECT = 20_000  # particles of the direct sum that stands for larger ones
 
 
 def points(kind: str, n: int, dim: int) -> np.ndarray:
@@ -38,7 +40,8 @@ def points(kind: str, n: int, dim: int) -> np.ndarray:
         return rng.standard_normal((n, dim))
     # twenty clusters of widths 1e-7 to 1e-2
     which = rng.integers(0, 20, n)
-    return rng.uniform(-1, 1, (20, dim))[which] + (10.0 ** rng.uniform(-7, -2, 20))[which, None] * rng.standard_normal((n, dim))
+    width = 10.0 ** rng.uniform(-7, -2, 20)[which, None]
+    return rng.uniform(-1, 1, (20, dim))[which] + width * rng.standard_normal((n, dim))
 
 
 def law(s: float, n: int) -> mf.Riesz:
@@ -112,7 +115,8 @@ def three_dimensions(repeats: int) -> list[dict[str, object]]:
                          "library": lambda x=x, a=accuracy: force(1.0, x, "library", a)}, repeats)
             row = {"kernel": "s = 1", "dim": 3, "n": n, "points": "gaussian", "accuracy": accuracy, "seconds": t,
                    "ratios": {"direct": t["direct"] / t["library"]}, **errors(1.0, x, force(1.0, x, "library", accuracy))}
-            print(f"s = 1    3-D  N = {n:<8} accuracy {accuracy:.0e} error {row['worst_error']:.1e}  direct {row['ratios']}", flush=True)
+            print(f"s = 1    3-D  N = {n:<8} accuracy {accuracy:.0e} error {row['worst_error']:.1e}  direct "
+                  f"{t['direct'] / t['library']:.2f}x", flush=True)
             rows.append(row)
     return rows
 
@@ -122,10 +126,13 @@ def compare(s: float, dim: int, n: int, accuracy: float, repeats: int, direct: b
     for kind in KINDS:
         x = points(kind, n, dim)
         calls: dict[str, Callable[[], object]] = {"fast": lambda x=x: force(s, x, "multipole", accuracy)}
+        few = points(kind, min(n, DIRECT), dim)
         if direct:
-            calls["direct"] = lambda x=x: force(s, x, "direct")
+            calls["direct"] = lambda few=few: force(s, few, "direct")
         calls |= peers(x, accuracy)
         seconds = medians(calls, repeats)
+        if direct:
+            seconds["direct"] *= (n / len(few)) ** 2
         row = {"kernel": "log" if s == 0 else f"s = {s:g}", "dim": dim, "n": n, "points": kind, "accuracy": accuracy,
                "seconds": seconds, "ratios": {k: v / seconds["fast"] for k, v in seconds.items() if k != "fast"},
                **errors(s, x, force(s, x, "multipole", accuracy))}
@@ -138,9 +145,8 @@ def compare(s: float, dim: int, n: int, accuracy: float, repeats: int, direct: b
 
 def memory(dim: int, accuracy: float) -> float:
     """Peak memory in GiB of one sum at N = 1e6, in a process of its own."""
-    code = f"import bench; x = bench.points('gaussian', 10**6, {dim}); bench.force(0, x, 'multipole', {accuracy}); bench.peak()"
-    code = code.replace("import bench", f"import importlib.util as u; spec = u.spec_from_file_location('bench', {__file__!r}); "
-                        "bench = u.module_from_spec(spec); spec.loader.exec_module(bench)")
+    code = (f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import fast_sums as bench; "
+            f"bench.force(0, bench.points('gaussian', 10**6, {dim}), 'multipole', {accuracy}); bench.peak()")
     return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 
@@ -158,7 +164,8 @@ def crossover() -> None:
             ratio = np.inf
             for kind in KINDS:
                 x = points(kind, n, dim)
-                t = medians({"direct": lambda x=x: force(s, x, "direct"), "fast": lambda x=x: force(s, x, method)}, 21)
+                t = medians({"direct": lambda s=s, x=x: force(s, x, "direct"),
+                             "fast": lambda s=s, x=x, method=method: force(s, x, method)}, 21)
                 ratio = min(ratio, t["direct"] / t["fast"])
             print(f"{name:16} N = {n:<6} direct / fast = {ratio:.2f}", flush=True)
             found = None if ratio < 1 else found or n

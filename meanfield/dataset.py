@@ -124,6 +124,7 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
     if schema is None or int(schema) > SCHEMA:
         raise ValueError(f"{file} has schema {schema}, this version reads up to {SCHEMA}")
     result.attrs["schema"] = int(schema)
-    if "core_radius" in result.attrs:  # netCDF gives an array of one number back as a number
-        result.X
+    for name in ("core_radius", "pair_error"):  # netCDF gives an array of one number back as a number
+        if name in result.attrs:
+            result.attrs[name] = np.atleast_1d(result.attrs[name])
     return result

@@ -12,10 +12,10 @@ method         for                                      cost                    
 "library"      Coulomb in space (s = 1, not softened)   N log N                     about ``accuracy``
 =============  =======================================  ==========================  ==============================
 
-The error of a fast sum is stated relative to the sum of the magnitudes of a particle's pair forces: |error of force k| <= error
-sum_l |f_kl|. "auto" takes the fast sum where it was measured to be the faster one (CROSSOVER).
-"library" needs fmm3dpy (``pip install meanfield[fast3d]``), whose own error is a mean over particles; "auto" takes it where it is
-installed, and which sum was taken is in ``method``.
+The error of a fast sum is stated relative to the sum of the magnitudes of a particle's pair forces: |error of force k| <=
+error sum_l |f_kl|. "auto" takes the fast sum where it was measured to be the faster one (CROSSOVER). "library" needs fmm3dpy
+(``pip install meanfield[fast3d]``), whose own error is a mean over particles; "auto" takes it where it is installed, and
+which sum was taken is in ``method``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from meanfield import _checks
 from meanfield._checks import Array
 from meanfield.interactions import LOGARITHM, POWER, SPRING, Interaction, PairLaw
 from meanfield.kernels import line_sums, plane_sums
+from meanfield.kernels.plane_expansions import binomials
+from meanfield.kernels.sorted_sums import add_sorted_forces
 from meanfield.kernels.trees import forest_lists, tree_depth
 from meanfield.pairforces import add_forces
 
@@ -49,8 +51,8 @@ _MOST_TOGETHER = 1 << 19  # particles of several runs that are worked on at once
 _LARGEST_ORDER = 64
 # far discs of the plane: (r_A + r_B) / distance at most this
 _PLANE_RATIO = 0.6
-# The bound of plane_sums.py takes all particles on the rims of their discs and in phase; the error was never above a
-# thirtieth of it, so pairs are given this much more. The bound that holds for any points is this many times the stated error.
+# The bound of plane_expansions.py takes all particles on the rims of their discs and in phase; the error was never above a
+# twentieth of it, so pairs are given this much more: the bound that holds for any points is so many times the stated error.
 _PLANE_SLACK = 8.0
 
 
@@ -81,10 +83,11 @@ class _Term:
 
     def add_forces(self, x: Array, out: Array) -> None:
         if self.method == "mean":
-            out -= self.scale * x.shape[1] * (x - x.mean(axis=1, keepdims=True))
+            near = x - x[:, :1]  # about the first particle: a narrow cloud far from the origin keeps its digits
+            out -= self.scale * x.shape[1] * (near - near.mean(axis=1, keepdims=True))
         elif self.method == "sorted":
-            order = np.argsort(x[..., 0], axis=1, kind="stable")
-            line_sums.add_sorted_forces(x, order, self.scale, self.core, out)
+            order = np.argsort(x[..., 0], axis=1)  # ties: the same position, the same force
+            add_sorted_forces(x, order, self.scale, self.core, out)
         elif self.method == "library":
             for run in range(x.shape[0]):
                 out[run] += self.scale * _library_forces(x[run], self.core, self.error)
@@ -98,7 +101,7 @@ class _Term:
 
     def _add_on_line(self, x: Array, depth: int, out: Array) -> bool:
         n_runs, n_nodes, law = x.shape[0], (2 << depth) - 1, self.law
-        order = np.argsort(x[..., 0], axis=1, kind="stable")
+        order = np.argsort(x[..., 0], axis=1)  # ties: the same position, the same force
         xs = np.take_along_axis(x[..., 0], order, axis=1)
         centre, radius = np.empty((n_runs, n_nodes, 1)), np.empty((n_runs, n_nodes))
         line_sums.plant(xs, depth, centre, radius)
@@ -146,7 +149,7 @@ class PairSum:
     @classmethod
     def plan(cls, interactions: Sequence[Interaction], cores: Sequence[float], *, n_particles: int, dim: int,
              period: float | None = None, method: str = "auto", accuracy: float = 1e-12) -> PairSum:
-        """Choose a method for each interaction. ``cores`` are the radii below which forces are linear (docs/decisions/0002).
+        """Choose a method for each interaction. ``cores``: radii below which forces are linear (docs/decisions/0002).
 
         Forces are divided by n_particles - 1 (method.md 4). On a torus (``period``) sums are direct. Raises ValueError for a
         method that an interaction does not have.
@@ -154,7 +157,7 @@ class PairSum:
         _checks.choice("method", method, METHODS)
         accuracy = _checks.number("accuracy", accuracy)
         if not 1e-13 <= accuracy <= 0.1:
-            raise ValueError(f"accuracy must be between 1e-13 and 0.1 (take method=\"direct\" for round-off), got {accuracy!r}")
+            raise ValueError(f"accuracy must be between 1e-13 and 0.1 (method=\"direct\" has round-off), got {accuracy!r}")
         if n_particles == 1:
             return cls(())
         terms = []
@@ -208,7 +211,7 @@ def _choose(law: PairLaw | None, n: int, dim: int, method: str, accuracy: float)
     if law is None:
         if method in ("auto", "direct"):
             return "direct"
-        raise ValueError(f"method {method!r} is for Riesz kernels and springs without a period; take \"auto\" or \"direct\"")
+        raise ValueError(f"method {method!r} is for Riesz kernels and springs without a period; take 'auto' or 'direct'")
     case = _case(law, dim)
     if case == "mean" and method != "direct":
         return "mean" if method != "auto" or n >= CROSSOVER["mean"] else "direct"
@@ -220,7 +223,8 @@ def _choose(law: PairLaw | None, n: int, dim: int, method: str, accuracy: float)
             least = next(count for bound, count in LIBRARY_CROSSOVER if accuracy >= bound)
             return "library" if n >= least and importlib.util.find_spec("fmm3dpy") else "direct"
         return fast if fast == "direct" or n >= CROSSOVER[case] else "direct"
-    sums = {"sorted": "s = -1 without softening on the line", "multipole": "kernels on the line and the logarithm in the plane",
+    sums = {"sorted": "s = -1 without softening on the line",
+            "multipole": "kernels on the line and the logarithm in the plane",
             "library": "s = 1 without softening in space"}
     # without softening s = -1 is a kernel on the line as any other
     if method not in ("direct", fast) and not (method == "multipole" and case == "sorted"):
@@ -234,16 +238,16 @@ def _choose(law: PairLaw | None, n: int, dim: int, method: str, accuracy: float)
 def line_order(s: float, accuracy: float) -> tuple[int, float, float]:
     """Chebyshev points a node, the spread of far nodes (trees.py) and the stated error on the line.
 
-    Interpolation converges like rho^-p, rho = z + sqrt(z^2 - 1), z = 1 + spread: the kernel's singularity lies at z in units of
-    the node. The constant 4 8^s holds for uniform, normal, clustered, Cauchy, two-scale, lattice and repeated points
-    (tests/unit/test_fast_sums.py); steeper kernels vary more over a node. The order is the least multiple of four (the loops'
-    stride) with spread <= 2.5, where both kinds of work balance.
+    Interpolation converges like rho^-p, rho = z + sqrt(z^2 - 1), z = 1 + spread: the kernel's singularity lies at z in
+    units of the node. The constant 4 8^s is fitted: it holds for uniform, normal, clustered, Cauchy, two-scale, lattice
+    and repeated points (tests/unit/test_fast_sums.py); steeper kernels vary more over a node. The order is the least
+    multiple of four (the loops' stride) with spread <= 1.6, where both kinds of work balance.
     """
     constant = 4.0 * 8.0 ** max(s, 0.0)
     for order in range(4, 4 * _LARGEST_ORDER, 4):
         rho = max((constant / accuracy) ** (1.0 / order), 2.0 + math.sqrt(3.0))
         spread = 0.5 * (rho + 1.0 / rho) - 1.0
-        if spread <= 2.5:
+        if spread <= 1.6:
             break
     return order, spread, constant * rho**-order
 
@@ -256,7 +260,7 @@ def plane_order(accuracy: float) -> tuple[int, float, float]:
 
 @functools.cache
 def _binomials(order: int) -> tuple[Array, Array]:
-    table, factorial = plane_sums.binomials(order)
+    table, factorial = binomials(order)
     return table, factorial
 
 

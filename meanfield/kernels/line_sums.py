@@ -1,12 +1,12 @@
-"""Fast pair sums on the line, for any kernel of ``interactions.PairLaw``, softening and core included.
+"""Fast pair sums on the line for any kernel of ``interactions.PairLaw``, softening and core included.
 
-``add_sorted_forces``: s = -1 without softening; exact. The force of a pair has the same size at every distance, so a particle
-feels its rank: particles to the left minus particles to the right. Pairs within the core are summed one by one.
+O(N) after a sort, with an error that falls geometrically with the order p. Far pairs of tree nodes (trees.py) are
+interpolated at p Chebyshev points on both sides: a node's particles become p weights (``rise``), weights become p values of
+force at other nodes (``cross``), values become forces on particles (``fall``). The force between the points is the kernel
+itself, no expansion of it is needed, so softening is as exact as the rest. Near pairs are summed directly. For s = -1 see
+sorted_sums.py.
 
-``plant``, ``rise``, ``cross``, ``fall`` (multipole): every other kernel, O(N) after a sort, with an error that falls geometrically with the order p. Far pairs
-of tree nodes (trees.py) are interpolated at p Chebyshev points on both sides: a node's particles become p weights, what it feels
-p values, and the force between them is the kernel itself at those points. No expansion of the kernel is needed, so softening is
-as exact as the rest. Near pairs are summed directly.
+Positions are taken relative to the nodes' centres throughout: clusters of width 1e-12 lose no digits.
 
 Source: Fong and Darve (2009), the black-box fast multipole method; tree by particle counts instead of boxes.
 """
@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from meanfield._checks import Array
 from meanfield._numba import njit, prange, wide_vectors
 from meanfield.kernels.powers import power
 from meanfield.kernels.trees import edge
 
-__all__ = ["add_sorted_forces", "chebyshev", "cross", "fall", "plant", "rise"]
+__all__ = ["chebyshev", "cross", "fall", "plant", "rise"]
 
 _LOGARITHM = 0
 # below this q the force is linear in the displacement: products of four q must not underflow (distances below 1e-35)
@@ -28,7 +29,7 @@ _TASKS = 64  # more than the threads that can matter
 _CUT = 5  # subtrees below this level are tasks
 
 
-def chebyshev(order):  # type: ignore[no-untyped-def]
+def chebyshev(order: int) -> tuple[Array, Array]:
     """Chebyshev points x_i of [-1, 1] and the matrix (2 - [n = 0]) / p T_n(x_i) over (n, i)."""
     angle = (2 * np.arange(order) + 1) * np.pi / (2 * order)
     matrix = np.cos(np.outer(np.arange(order), angle)) * (2.0 / order)
@@ -202,8 +203,8 @@ def _across(task, all_centre, all_radius, points, all_up, all_local, all_start, 
 
 
 @njit()
-def _down(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_local, all_start, near, longest, law, all_order,
-          scale, all_out):  # type: ignore[no-untyped-def]
+def _down(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_local,  # type: ignore[no-untyped-def]
+          all_start, near, longest, law, all_order, scale, all_out):
     """Bring what the nodes of a subtree feel to their particles and add the near leaves."""
     run, subtree = task >> cut, task & ((1 << cut) - 1)
     xs, centre, radius, local = all_xs[run], all_centre[run], all_radius[run], all_local[run]
@@ -248,7 +249,7 @@ def _top_down(run, cut, centre, radius, points, matrix, local):  # type: ignore[
         _descend(a, centre[run], radius[run], points, matrix, local[run], t, scratch)
 
 
-# Parallel loops hold one call each: what stands in their bodies compiles slowly. Which task does a node never changes a number.
+# Parallel loops hold one call each: what stands in their bodies compiles slowly. Tasks share out nodes and change no number.
 
 
 @njit(parallel=True)
@@ -277,37 +278,3 @@ def fall(xs, order, depth, centre, radius, points, matrix, near_start, near, lon
     for task in prange(xs.shape[0] << cut):
         _down(np.int64(task), cut, depth, xs, centre, radius, points, matrix, local, near_start, near, longest, law, order,
               scale, out)
-
-
-@njit(parallel=True)
-def add_sorted_forces(x, order, scale, core, out):  # type: ignore[no-untyped-def]
-    """out[r, k, 0] += scale sum_l (x_k - x_l) / max(|x_k - x_l|, core), for x over (run, particle, component=1).
-
-    Coincident particles are taken together, so that many of them cost no more than one.
-    """
-    n_runs, n = x.shape[0], x.shape[1]
-    for run in prange(n_runs):
-        value, start = np.empty(n), np.empty(n + 1, np.int64)
-        count = 0
-        for j in range(n):
-            here = x[run, order[run, j], 0]
-            if count == 0 or here > value[count - 1]:
-                value[count], start[count] = here, j
-                count += 1
-        start[count] = n
-        low = 0
-        for i in range(count):
-            while value[i] - value[low] >= core and low < i:
-                low += 1
-            total = 0.0
-            for j in range(low, i):
-                total += (value[i] - value[j]) * (start[j + 1] - start[j])
-            high = i + 1
-            while high < count and value[high] - value[i] < core:
-                total += (value[i] - value[high]) * (start[high + 1] - start[high])
-                high += 1
-            force = np.float64(start[low] - (n - start[high]))
-            if core > 0.0:
-                force += total / core
-            for j in range(start[i], start[i + 1]):
-                out[run, order[run, j], 0] += scale * force

@@ -1,16 +1,11 @@
 """Fast pair sums of the logarithm in the plane: an adaptive complex multipole method with a bound on its error.
 
-With z = x + i y the force on particle k is the complex conjugate of sum_l 1 / (z_k - z_l). For discs of radius r_A, r_B about
-c_A, c_B, and T = c_A - c_B, a source at c_B + v does to a target at c_A + u
+Far pairs of tree nodes meet through the expansions of plane_expansions.py, each with as many terms as its own distance needs
+for the tolerance; near pairs are summed directly, with softening and core. Far pairs do without softening, which changes a
+force at distance R by (softening / R)^2: the caller asks trees.py for a clearance that makes this small.
 
-    1 / (T + u - v) = sum_{k, m} (-1)^m binom(k + m, m) v^k u^m / T^(k + m + 1),
-
-whose terms with k + m >= P are at most rho^P / (1 - rho) of the first, rho = (r_A + r_B) / |T|. So each far pair of tree nodes
-(trees.py) takes as many terms as its own rho needs for the tolerance, and the bound holds for all points. The matrix of binomials
-is real and the same for all pairs; only powers of r / T differ. Near pairs are summed directly, with softening and core.
-
-Far pairs do without softening, which changes a force at distance R by (softening / R)^2: the caller asks for a clearance that
-makes this small. Source: Greengard and Rokhlin (1987); the tree halves particles along the longer side of their box.
+``plant`` builds the tree (particles halved along the longer side of their box), ``rise`` the moments of all nodes, ``cross``
+what far nodes do to each other, ``fall`` the forces.
 """
 
 from __future__ import annotations
@@ -20,33 +15,37 @@ import math
 import numpy as np
 
 from meanfield._numba import njit, prange, wide_vectors
+from meanfield.kernels.plane_expansions import PAIRS, descend, evaluate, inverse_of, merge, moments, translate
 from meanfield.kernels.trees import edge
 
-__all__ = ["binomials", "cross", "fall", "plant", "rise"]
+__all__ = ["cross", "fall", "plant", "rise"]
 
 # below this q the force is linear in the displacement: products of four q must not underflow (distances below 1e-35)
 _TINY = 1e-70
 _TASKS = 64  # more than the threads that can matter
 _CUT = 5  # subtrees below this level are tasks
-_PAIRS = 64  # far pairs worked on side by side
 
 
-def binomials(order):  # type: ignore[no-untyped-def]
-    """binom(k + m, m) over (k, m) with room for a block of four beyond ``order``; k! and 1 / k! over k."""
-    size = order + 4
-    table = np.ones((size, size))
-    for k in range(1, size):
-        table[k] = np.cumsum(table[k - 1])
-    factorial = np.array([math.factorial(k) for k in range(order)], dtype=np.float64)
-    return table, np.stack([factorial, 1.0 / factorial])
+@njit()
+def _pivot(key, low, high, k, sample):  # type: ignore[no-untyped-def]
+    """A guess of the key that belongs at k: the same quantile of a sample."""
+    size = min(sample.size, max(3, (high - low) >> 4))
+    for i in range(size):
+        value = key[low + ((high - low - 1) * i) // (size - 1)]
+        j = i
+        while j > 0 and sample[j - 1] > value:
+            sample[j] = sample[j - 1]
+            j -= 1
+        sample[j] = value
+    return sample[((k - low) * size) // (high - low)]
 
 
 @njit()
 def _select(key, other, order, low, high, k):  # type: ignore[no-untyped-def]
     """Reorder low .. high - 1 of all three so that no key before k is above one from k on (Hoare's quickselect)."""
+    sample = np.empty(63)
     while high - low > 1:
-        a, b, c = key[low], key[(low + high) >> 1], key[high - 1]
-        pivot = max(min(a, b), min(max(a, b), c))
+        pivot = _pivot(key, low, high, k, sample)
         i, j = low, high - 1
         while i <= j:
             while key[i] < pivot:
@@ -100,161 +99,10 @@ def _split_task(task, level, depth, px, py, order, centre, radius):  # type: ign
 
 @njit(parallel=True)
 def plant(px, py, order, depth, centre, radius):  # type: ignore[no-untyped-def]
-    """Bring positions px, py over (run, particle) and their ``order`` into the tree's order; centre and radius of all nodes."""
+    """Bring positions px, py over (run, particle) and ``order`` into the tree's order; centre and radius of all nodes."""
     for level in range(depth + 1):
         for task in prange(px.shape[0] << level):
             _split_task(np.int64(task), level, depth, px, py, order, centre, radius)
-
-
-@njit()
-def _exponential_terms(zr, zi, inverse_factorial, re, im):  # type: ignore[no-untyped-def]
-    """re + i im = z^k / k!."""
-    pr, pi = 1.0, 0.0
-    for k in range(inverse_factorial.size):
-        re[k], im[k] = pr * inverse_factorial[k], pi * inverse_factorial[k]
-        pr, pi = pr * zr - pi * zi, pr * zi + pi * zr
-
-
-@njit(inline=True)
-def _inverse(radius):  # type: ignore[no-untyped-def]
-    """1 / radius, and 0 for a node whose particles coincide: they then all sit at its centre."""
-    return 1.0 / radius if radius > 0.0 else 0.0
-
-
-@njit()
-def _moments(px, py, cx, cy, inverse, up, s):  # type: ignore[no-untyped-def]
-    """up[:, k] = sum_j ((z_j - c) / r)^k, real and imaginary part."""
-    wide_vectors()
-    n = px.size
-    zr, zi, pr, pi = s[0, :n], s[1, :n], s[2, :n], s[3, :n]
-    for j in range(n):
-        zr[j], zi[j] = (px[j] - cx) * inverse, (py[j] - cy) * inverse
-        pr[j], pi[j] = 1.0, 0.0
-    for k in range(up.shape[1]):
-        real = imag = 0.0
-        for j in range(n):
-            real += pr[j]
-            imag += pi[j]
-            p = pr[j] * zr[j] - pi[j] * zi[j]
-            pi[j] = pr[j] * zi[j] + pi[j] * zr[j]
-            pr[j] = p
-        up[0, k], up[1, k] = real, imag
-
-
-@njit()
-def _merge(a, centre, radius, factorial, up, s):  # type: ignore[no-untyped-def]
-    """Moments of a node from its children's: a'_k / k! = sum_j (sigma^j a_j / j!) (d^(k - j) / (k - j)!)."""
-    wide_vectors()
-    p = up.shape[2]
-    inverse = _inverse(radius[a])
-    dr, di, tr, ti = s[0], s[1], s[2], s[3]
-    tr[:p] = 0.0
-    ti[:p] = 0.0
-    for b in range(2 * a + 1, 2 * a + 3):
-        _exponential_terms((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, factorial[1], dr, di)
-        sigma, ratio = 1.0, radius[b] * inverse
-        for j in range(p):
-            br, bi = up[b, 0, j] * sigma * factorial[1, j], up[b, 1, j] * sigma * factorial[1, j]
-            sigma *= ratio
-            for i in range(p - j):
-                tr[j + i] += br * dr[i] - bi * di[i]
-                ti[j + i] += br * di[i] + bi * dr[i]
-    for k in range(p):
-        up[a, 0, k], up[a, 1, k] = tr[k] * factorial[0, k], ti[k] * factorial[0, k]
-
-
-@njit()
-def _descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped-def]
-    """Add the local expansion of a node to its children's: b'_l = sigma^l / l! sum_j (b_j j!) (d^(j - l) / (j - l)!)."""
-    wide_vectors()
-    p = local.shape[2]
-    inverse = _inverse(radius[a])
-    dr, di, tr, ti, gr, gi = s[0], s[1], s[2], s[3], s[4], s[5]
-    for k in range(p):
-        gr[k], gi[k] = local[a, 0, k] * factorial[0, k], local[a, 1, k] * factorial[0, k]
-    for b in range(2 * a + 1, 2 * a + 3):
-        _exponential_terms((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, factorial[1], dr, di)
-        tr[:p] = 0.0
-        ti[:p] = 0.0
-        for i in range(p):
-            for l in range(p - i):
-                tr[l] += dr[i] * gr[l + i] - di[i] * gi[l + i]
-                ti[l] += dr[i] * gi[l + i] + di[i] * gr[l + i]
-        sigma, ratio = 1.0, radius[b] * inverse
-        for l in range(p):
-            local[b, 0, l] += sigma * tr[l] * factorial[1, l]
-            local[b, 1, l] += sigma * ti[l] * factorial[1, l]
-            sigma *= ratio
-
-
-@njit()
-def _rotate(a, w, step, x, terms):  # type: ignore[no-untyped-def]
-    """x[k] = a[k] w step^k for rows of complex numbers over (real and imaginary part, pair); w comes as row 0 of ``w``.
-
-    Loops of constant length over two-dimensional arrays, one written in each: LLVM vectorises those (three times rows as views).
-    """
-    wide_vectors()
-    for k in range(terms):
-        now, after = k % 2, 1 - k % 2
-        for j in range(_PAIRS):
-            x[k, j] = a[k, j] * w[now, j] - a[k, _PAIRS + j] * w[now, _PAIRS + j]
-        for j in range(_PAIRS):
-            x[k, _PAIRS + j] = a[k, j] * w[now, _PAIRS + j] + a[k, _PAIRS + j] * w[now, j]
-        for j in range(_PAIRS):
-            w[after, j] = w[now, j] * step[j] - w[now, _PAIRS + j] * step[_PAIRS + j]
-        for j in range(_PAIRS):
-            w[after, _PAIRS + j] = w[now, j] * step[_PAIRS + j] + w[now, _PAIRS + j] * step[j]
-
-
-@njit()
-def _combine(table, x, terms, y):  # type: ignore[no-untyped-def]
-    """y[m] = sum_{k < terms - m} binom(k + m, m) x[k]; 2 x 4 entries of the table share what they load."""
-    wide_vectors()
-    for m in range(0, terms, 2):
-        for j in range(2 * _PAIRS):
-            y[m, j] = 0.0
-        for j in range(2 * _PAIRS):
-            y[m + 1, j] = 0.0
-        for k in range(0, terms - m, 4):
-            c0, c1, c2, c3 = table[m, k], table[m, k + 1], table[m, k + 2], table[m, k + 3]
-            d0, d1, d2, d3 = table[m + 1, k], table[m + 1, k + 1], table[m + 1, k + 2], table[m + 1, k + 3]
-            for j in range(2 * _PAIRS):
-                x0, x1, x2, x3 = x[k, j], x[k + 1, j], x[k + 2, j], x[k + 3, j]
-                y[m, j] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
-                y[m + 1, j] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
-
-
-@njit()
-def _translate(targets, sources, terms, centre, radius, table, up, s, w, local):  # type: ignore[no-untyped-def]
-    """Add to ``local`` what source nodes do in target nodes, each pair with ``terms`` terms k + m.
-
-    Pairs are the vector. s holds the moments of all sources, and (r_B / T)^k a_k, over (k, real and imaginary part, pair).
-    """
-    count = sources.size
-    a, x = s[0], s[1]
-    step, inverse = w[2], w[3]
-    for j in range(count):
-        here, there = targets[j], sources[j]
-        dx, dy = centre[here, 0] - centre[there, 0], centre[here, 1] - centre[there, 1]
-        square = 1.0 / (dx * dx + dy * dy)
-        inverse[j], inverse[_PAIRS + j] = dx * square, -dy * square  # 1 / T
-        step[j], step[_PAIRS + j] = radius[there] * inverse[j], radius[there] * inverse[_PAIRS + j]
-        w[0, j], w[0, _PAIRS + j] = 1.0, 0.0
-        for k in range(terms):
-            a[k, j], a[k, _PAIRS + j] = up[there, 0, k], up[there, 1, k]
-    _rotate(a, w, step, x, terms)
-    x[terms:terms + 3] = 0.0
-    _combine(table, x, terms, a)
-    for j in range(count):  # now (-r_A / T)^m / T
-        r = -radius[targets[j]]
-        step[j], step[_PAIRS + j] = r * inverse[j], r * inverse[_PAIRS + j]
-        w[0, j], w[0, _PAIRS + j] = inverse[j], inverse[_PAIRS + j]
-    _rotate(a, w, step, x, terms)
-    for j in range(count):
-        here = targets[j]
-        for m in range(terms):
-            local[here, 0, m] += x[m, j]
-            local[here, 1, m] += x[m, _PAIRS + j]
 
 
 @njit()
@@ -290,10 +138,10 @@ def _across(task, all_centre, all_radius, table, all_up, all_local, all_start, f
             place[needs[j]] += 1
             targets[at], sources[at], terms[at] = a, far[entry], needs[j]
             j += 1
-    s, w = np.zeros((2, order + 4, 2 * _PAIRS)), np.zeros((4, 2 * _PAIRS))
-    for low in range(0, total, _PAIRS):
-        high = min(low + _PAIRS, total)
-        _translate(targets[low:high], sources[low:high], terms[high - 1], centre, radius, table, up, s, w, local)
+    s, w = np.zeros((2, order + 4, 2 * PAIRS)), np.zeros((4, 2 * PAIRS))
+    for low in range(0, total, PAIRS):
+        high = min(low + PAIRS, total)
+        translate(targets[low:high], sources[low:high], terms[high - 1], centre, radius, table, up, s, w, local)
 
 
 @njit()
@@ -345,25 +193,6 @@ def _sweep(tx, ty, sx, sy, softening2, core2, fx, fy):  # type: ignore[no-untype
 
 
 @njit()
-def _evaluate(px, py, cx, cy, inverse, local, s, fx, fy):  # type: ignore[no-untyped-def]
-    """Force at particles from the local expansion of their leaf (Horner): its conjugate."""
-    wide_vectors()
-    n = px.size
-    zr, zi, pr, pi = s[0, :n], s[1, :n], s[2, :n], s[3, :n]
-    for j in range(n):
-        zr[j], zi[j] = (px[j] - cx) * inverse, (py[j] - cy) * inverse
-        pr[j] = pi[j] = 0.0
-    for m in range(local.shape[1] - 1, -1, -1):
-        br, bi = local[0, m], local[1, m]
-        for j in range(n):
-            p = pr[j] * zr[j] - pi[j] * zi[j] + br
-            pi[j] = pr[j] * zi[j] + pi[j] * zr[j] + bi
-            pr[j] = p
-    for j in range(n):
-        fx[j], fy[j] = pr[j], -pi[j]
-
-
-@njit()
 def _up(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all_up):  # type: ignore[no-untyped-def]
     """Moments of the nodes below one node of level ``cut``."""
     run, subtree = task >> cut, task & ((1 << cut) - 1)
@@ -372,15 +201,15 @@ def _up(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all
     s = np.empty((4, max((n >> depth) + 8, up.shape[2])))
     for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
         a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
-        _moments(px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], _inverse(radius[a]), up[a], s)
+        moments(px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], inverse_of(radius[a]), up[a], s)
     for level in range(depth - 1, cut - 1, -1):
         for i in range(subtree << (level - cut), (subtree + 1) << (level - cut)):
-            _merge((1 << level) - 1 + i, centre, radius, factorial, up, s)
+            merge((1 << level) - 1 + i, centre, radius, factorial, up, s)
 
 
 @njit()
-def _down(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all_local, all_start, near, longest, law, all_order,
-          scale, all_out):  # type: ignore[no-untyped-def]
+def _down(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all_local,  # type: ignore[no-untyped-def]
+          all_start, near, longest, law, all_order, scale, all_out):
     """Bring the local expansions of a subtree to its particles and add the near leaves."""
     run, subtree = task >> cut, task & ((1 << cut) - 1)
     px, py, centre, radius, local = all_px[run], all_py[run], all_centre[run], all_radius[run], all_local[run]
@@ -392,10 +221,10 @@ def _down(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, a
     sx, sy = np.empty(longest * size), np.empty(longest * size)
     for level in range(cut, depth):
         for i in range(subtree << (level - cut), (subtree + 1) << (level - cut)):
-            _descend((1 << level) - 1 + i, centre, radius, factorial, local, s)
+            descend((1 << level) - 1 + i, centre, radius, factorial, local, s)
     for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
         a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
-        _evaluate(px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], _inverse(radius[a]), local[a], s, fx, fy)
+        evaluate(px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], inverse_of(radius[a]), local[a], s, fx, fy)
         m = 0
         for entry in range(near_start[i], near_start[i + 1]):
             for j in range(edge(near[entry], depth, n), edge(near[entry] + 1, depth, n)):
@@ -414,9 +243,9 @@ def _top(run, cut, centre, radius, factorial, expansions, downwards):  # type: i
     last = (1 << cut) - 2
     for i in range(last + 1):
         if downwards:
-            _descend(i, centre[run], radius[run], factorial, expansions[run], s)
+            descend(i, centre[run], radius[run], factorial, expansions[run], s)
         else:
-            _merge(last - i, centre[run], radius[run], factorial, expansions[run], s)
+            merge(last - i, centre[run], radius[run], factorial, expansions[run], s)
 
 
 @njit(parallel=True)
@@ -443,5 +272,5 @@ def fall(px, py, order, depth, centre, radius, factorial, near_start, near, long
     for run in range(px.shape[0]):
         _top(run, cut, centre, radius, factorial, local, True)
     for task in prange(px.shape[0] << cut):
-        _down(np.int64(task), cut, depth, px, py, centre, radius, factorial, local, near_start, near, longest, law, order, scale,
-              out)
+        _down(np.int64(task), cut, depth, px, py, centre, radius, factorial, local, near_start, near, longest, law, order,
+              scale, out)

@@ -14,7 +14,8 @@ _SQRT_HALF = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
 # Taylor coefficients of log2((1 + u) / (1 - u)) in odd powers of u, |u| < 0.1716: the tenth term is below 2^-56
 _A0, _A1, _A2, _A3, _A4, _A5, _A6, _A7, _A8, _A9 = (2.0 / (math.log(2.0) * (2 * k + 1)) for k in range(10))
 # and of 2^f, |f| <= 1/2: the thirteenth is below 2^-56
-_E1, _E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9, _E10, _E11, _E12 = (math.log(2.0) ** k / math.factorial(k) for k in range(1, 13))
+_E1, _E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9, _E10, _E11, _E12 = (
+    math.log(2.0) ** k / math.factorial(k) for k in range(1, 13))
 
 
 @njit(inline=True)

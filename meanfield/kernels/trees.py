@@ -1,16 +1,16 @@
-"""Binary trees of equal particle counts, and who meets whom in them: what the fast sums on the line and in the plane share.
+"""Binary trees of equal particle counts, and who meets whom in them: what fast sums on the line and in the plane share.
 
 Every node splits its particles into two halves, so a tree over n particles has the same shape whatever the points are:
-node ``i`` of level ``l`` holds the particles edge(i, l, n) up to edge(i + 1, l, n) of the tree's order and has the heap index
-2^l - 1 + i. Clusters need no special care: nodes are small where particles are dense.
+node ``i`` of level ``l`` holds the particles edge(i, l, n) up to edge(i + 1, l, n) of the tree's order and has the heap
+index 2^l - 1 + i. Clusters need no special care: nodes are small where particles are dense.
 
 Two nodes of a level are far from each other when expansions of their balls (centre, radius) converge:
 
     radius_a + radius_b + spread max(radius_a, radius_b) <= ratio |centre_a - centre_b|
 
-and the balls are at least ``clearance`` apart. A node's far list holds the nodes that are far from it and were not yet far
-one level up; its near list the rest. Together they hold every pair of particles exactly once. The trees of several runs make a
-forest: arrays over (run, node), and lists one after another.
+and the balls are at least ``clearance`` apart. A node's far list holds the nodes that are far from it and were not yet
+far one level up; its near list the rest. Together they hold every pair of particles exactly once. The trees of several
+runs make a forest: arrays over (run, node), and lists one after another.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ SIZES = (1, 2, 3, 10, 1000, 5000)
 
 def clusters(rng, n, dim):
     which = rng.integers(0, 20, n)
-    return rng.uniform(-1, 1, (20, dim))[which] + (10.0 ** rng.uniform(-7, -2, 20))[which, None] * rng.standard_normal((n, dim))
+    width = 10.0 ** rng.uniform(-7, -2, 20)[which, None]
+    return rng.uniform(-1, 1, (20, dim))[which] + width * rng.standard_normal((n, dim))
 
 
 def two_scales(rng, n, dim):
@@ -168,7 +169,8 @@ def test_no_number_depends_on_threads_runs_or_repeats(dim):
         assert_array_equal(other, found[0])
 
 
-@pytest.mark.parametrize(("domain", "s"), [(mf.Interval(-1, 1), 0.0), (mf.Interval(-1, 1), 0.5), (mf.Box(-1, 1, dim=2), 0.0)])
+@pytest.mark.parametrize(("domain", "s"), [
+    (mf.Interval(-1, 1), 0.0), (mf.Interval(-1, 1), 0.5), (mf.Box(-1, 1, dim=2), 0.0)])
 def test_simulate_agrees_with_the_direct_sum(domain, s):
     problem = mf.Problem(domain, mf.Quadratic(), (mf.Riesz(s, 0.2), mf.QuadraticPair(0.5)), 50.0)
     settings = {"n_particles": 1500, "dt": 1e-5, "t_end": 2e-4, "seed": 4}
@@ -184,7 +186,8 @@ def test_auto_takes_what_was_measured_to_be_faster():
     def method(pair, n, dim, **more):
         return PairSum.plan([pair], [0.0], n_particles=n, dim=dim, **more).method
 
-    for case, pair, dim in (("line logarithm", law(0.0, 9), 1), ("line power", law(0.5, 9), 1), ("plane logarithm", law(0.0, 9), 2)):
+    for case, pair, dim in (("line logarithm", law(0.0, 9), 1), ("line power", law(0.5, 9), 1),
+                            ("plane logarithm", law(0.0, 9), 2)):
         assert method(pair, CROSSOVER[case] - 1, dim) == "direct"
         assert method(pair, CROSSOVER[case], dim) == "multipole"
     assert method(law(-1.0, 9), 1000, 1) == "sorted"
