@@ -30,17 +30,18 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import caching
+from numba.core import caching, sigutils
+from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["active_threads", "bits_to_float", "cache_folder", "fit_threads", "float_to_bits", "njit", "njit_source",
+__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "fit_threads", "float_to_bits", "kernel", "njit",
            "one_blas_thread", "prange", "thread_count", "wide_vectors", "with_threads"]
 
 prange = numba.prange
-_FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
+_OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
 
 
 @functools.cache
@@ -105,6 +106,7 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImpl
 
 
+# Of two compiled functions with float arithmetic, one that calls the other must inline it (``inline=True``): see ``kernel``.
 def njit(*, parallel: bool = False, inline: bool = False, cache: bool = True) -> Callable[[Callable[..., Any]], Any]:
     """``numba.njit`` with the package's options; plain Python under NUMBA_DISABLE_JIT=1.
 
@@ -112,8 +114,7 @@ def njit(*, parallel: bool = False, inline: bool = False, cache: bool = True) ->
     """
 
     def wrap(function: Callable[..., Any]) -> Any:
-        compiled = numba.njit(parallel=parallel, fastmath=_FASTMATH, error_model="numpy",
-                              inline="always" if inline else "never", nogil=True)(function)
+        compiled = numba.njit(parallel=parallel, inline="always" if inline else "never", nogil=True, **_OPTIONS)(function)
         if cache and not numba.config.DISABLE_JIT:
             compiled._cache = _Cache(function)
         return compiled
@@ -121,19 +122,35 @@ def njit(*, parallel: bool = False, inline: bool = False, cache: bool = True) ->
     return wrap
 
 
-def njit_source(name: str, source: str, names: dict[str, Any], *, parallel: bool = False) -> Any:
-    """``njit`` of the function ``name`` in generated ``source``, which sees ``names``.
+def kernel(name: str, source: str, names: dict[str, Any], arguments: str) -> Any:
+    """The function ``name`` of generated ``source`` (which sees ``names``), compiled on its own, as an address for ``call``.
 
-    ``name`` must be unique, it also keys the cache; tracebacks and ``inspect.getsource`` show the generated lines.
+    ``arguments`` are its argument types. It must return nothing and call no other compiled function: Numba links callees
+    into each caller and optimises them there once more, and of several copies of a function a process uses the one that it
+    met first, so that the last bits would depend on what ran before (seen: another number after a cold start). ``name``
+    must be unique, it also keys the cache; tracebacks show the generated lines.
     """
     file = f"<meanfield {name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     space = {"__name__": __name__, **names}
     exec(compile(source, file, "exec"), space)
-    return njit(parallel=parallel)(space[name])
+    if numba.config.DISABLE_JIT:
+        return space[name]
+    compiled = CFunc(space[name], sigutils.normalize_signature(f"void({arguments})"), locals={}, options=_OPTIONS)
+    compiled._cache = _Cache(space[name])
+    compiled.compile()
+    _kernels.append(compiled)  # the address is good as long as its owner lives
+    return compiled.address
+
+
+_kernels: list[Any] = []
 
 
 if numba.config.DISABLE_JIT:
+
+    def call(function: Any, arguments: tuple[Any, ...]) -> None:
+        """Call a kernel."""
+        function(*arguments)
 
     def wide_vectors() -> None:
         """Nothing to widen."""
@@ -147,6 +164,20 @@ if numba.config.DISABLE_JIT:
         return float(struct.unpack("<d", struct.pack("<Q", int(i) & 0xFFFFFFFFFFFFFFFF))[0])
 
 else:
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(typingctx: Any, address: Any, arguments: Any) -> Any:
+        """Call a kernel by its address."""
+        wanted = [numba.int64 if isinstance(t, numba.types.Integer) else t for t in arguments.types]
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            given = [builder.extract_value(args[1], i) for i in range(len(wanted))]
+            given = [context.cast(builder, *item) for item in zip(given, arguments.types, wanted, strict=True)]
+            function = ir.FunctionType(context.get_value_type(numba.types.none), [context.get_value_type(t) for t in wanted])
+            builder.call(builder.inttoptr(args[0], function.as_pointer()), given)
+            return context.get_dummy_value()
+
+        return numba.types.void(address, arguments), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
     def wide_vectors(typingctx: Any) -> Any:

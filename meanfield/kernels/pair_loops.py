@@ -20,18 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from meanfield._numba import bits_to_float, float_to_bits, njit_source, wide_vectors
+from meanfield._numba import bits_to_float, float_to_bits, kernel, wide_vectors
 from meanfield.kernels.pair_weights import Weight
 
-__all__ = ["FLAT", "TARGETS", "WIDTH", "energies_of_rows", "expand", "forces_between_blocks"]
+__all__ = ["FLAT", "energies_of_rows", "expand", "forces_between_blocks"]
 
 TARGETS = 4
 FLAT = 4  # components that are unrolled
 STRETCH = 512
 WIDTH = 8  # float64 in a 512-bit register; blocks start at multiples of it
-NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
-         "wide_vectors": wide_vectors, "WIDTH": WIDTH,
-         "STRETCH": STRETCH}
+_NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
+          "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH}
 
 _FORCES = """
 def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
@@ -61,11 +60,22 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
 # More than four components do not fit into registers: squared distances of four targets to a stretch of partners first,
 # then their weights, then the forces, component by component. (The matrix-product form x^2 + y^2 - 2 x y has fewer
 # operations but loses all digits of close pairs, and Newton's third law makes up for it.)
+_SQUARED_DISTANCES = """
+r$u = work[$u, :stop - start]
+for j in range(stop - start):
+    r$u[j] = soft
+for a in range(0, x.shape[0], 4):
+    x$u$c = x[a + $c, min(i + $u, i1 - 1)]
+    row$c = x[a + $c, start:stop]
+    for j in range(stop - start):
+        d$u$c = x$u$c - row$c[j]
+        r$u[j] += SUM$c{d$u$c * d$u$c}
+"""
+
 _FORCES_TALL = """
 def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
     wide_vectors()
-    dim = x.shape[0]
-    nobody = np.zeros((dim, WIDTH))
+    nobody = np.zeros((x.shape[0], WIDTH))
     work = np.empty((4, STRETCH))
     for i in range(i0, i1, 4):
         low = i - (i - i0) % WIDTH if i0 == j0 else j0 - WIDTH
@@ -73,52 +83,29 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
             first, last = (low + WIDTH, j1) if later else (low, min(low + WIDTH, j1))
             for start in range(first, last, STRETCH):
                 stop = min(start + STRETCH, last)
-                q = work[:, :stop - start]
-                squared_distances(x, i, i1, start, stop, soft, q)
-                r$u = q[$u]
+                SQUARED_DISTANCES
                 for j in range(stop - start):
                     q$u = r$u[j] if r$u[j] > floor else floor
                     WEIGHTS
                     r$u[j] = w$u
                 for u in range(i1 - i, 4):
-                    q[u] = 0.0
-                forces_of_weights(x, f, i, i1, start, stop, q, f[:, start:stop] if later else nobody)
-"""
-
-_SQUARED_DISTANCES = """
-def squared_distances(x, i, i1, start, stop, soft, q):
-    wide_vectors()
-    r$u = q[$u]
-    for j in range(stop - start):
-        r$u[j] = soft
-    for a in range(0, x.shape[0], {chunk}):
-        x$u$a = x[a + $a, min(i + $u, i1 - 1)]
-        row$a = x[a + $a, start:stop]
-        for j in range(stop - start):
-            d$u$a = x$u$a - row$a[j]
-            r$u[j] += SUM$a{d$u$a * d$u$a}
-"""
-
-_FORCES_OF_WEIGHTS = """
-def forces_of_weights(x, f, i, i1, start, stop, w, push):
-    wide_vectors()
-    w$u = w[$u]
-    for a in range(0, x.shape[0], {chunk}):
-        x$u$a = x[a + $a, min(i + $u, i1 - 1)]
-        row$a = x[a + $a, start:stop]
-        push$a = push[a + $a]
-        s$u$a = 0.0
-        for j in range(stop - start):
-            d$u$a = x$u$a - row$a[j]
-            s$u$a += w$u[j] * d$u$a
-            push$a[j] -= SUM$u{w$u[j] * d$u$a}
-        for u in range(min(4, i1 - i)):
-            f[a + $a, i + u] += (s0$a, s1$a, s2$a, s3$a)[u]
+                    work[u] = 0.0
+                for a in range(0, x.shape[0], 2):
+                    x$u$b = x[a + $b, min(i + $u, i1 - 1)]
+                    row$b = x[a + $b, start:stop]
+                    push$b = f[a + $b, start:stop] if later else nobody[a + $b]
+                    s$u$b = 0.0
+                    for j in range(stop - start):
+                        d$u$b = x$u$b - row$b[j]
+                        s$u$b += r$u[j] * d$u$b
+                        push$b[j] -= SUM$u{r$u[j] * d$u$b}
+                    for u in range(min(4, i1 - i)):
+                        f[a + $b, i + u] += (s0$b, s1$b, s2$b, s3$b)[u]
 """
 
 # Energies of four targets with all earlier particles, and of the pairs among the four one by one.
 _ENERGIES = """
-def {name}(x, i0, i1, power, soft, floor, rows):
+def {name}(x, i0, i1, power, soft, floor, rows, closest):
     wide_vectors()
     nearest = np.inf
     for i in range(i0, i1, 4):
@@ -143,11 +130,11 @@ def {name}(x, i0, i1, power, soft, floor, rows):
                 rest += w0
             rows[k] = rest
             rest = 0.0
-    return nearest
+    closest[0] = nearest
 """
 
 _ENERGIES_TALL = """
-def {name}(x, i0, i1, power, soft, floor, rows):
+def {name}(x, i0, i1, power, soft, floor, rows, closest):
     wide_vectors()
     nearest = np.inf
     work = np.empty((4, STRETCH))
@@ -156,14 +143,12 @@ def {name}(x, i0, i1, power, soft, floor, rows):
         # the stretch with the four targets themselves is the last one
         for start in range(0, min(i + 4, i1), STRETCH):
             stop = min(start + STRETCH, min(i + 4, i1))
-            q = work[:, :stop - start]
-            squared_distances(x, i, i1, start, stop, soft, q)
+            SQUARED_DISTANCES
             for u in range(4):
                 for j in range(stop - start):
                     # not a pair, or a pair from its other side
                     if i + u >= i1 or start + j >= i + u:
-                        q[u, j] = -1.0
-            r$u = q[$u]
+                        work[u, j] = -1.0
             for j in range(stop - start):
                 q$u = r$u[j]
                 on$u = q$u >= 0.0
@@ -177,19 +162,19 @@ def {name}(x, i0, i1, power, soft, floor, rows):
         for k in range(i, min(i + 4, i1)):
             rows[k] = rest
             rest = 0.0
-    return nearest
+    closest[0] = nearest
 """
 
 
-def expand(template: str, weights: str, **marks: int) -> str:
-    """The template with its marked lines repeated and ``WEIGHTS`` filled in (see the module's docstring)."""
-    lines: list[str] = []
-    for line in template.strip("\n").splitlines():
-        if line.strip() == "WEIGHTS":
+def expand(template: str, parts: dict[str, str], marks: dict[str, int]) -> str:
+    """The template with its parts filled in and its marked lines repeated (see the module's docstring)."""
+    lines = template.strip("\n").splitlines()
+    for part, text in parts.items():
+        filled: list[str] = []
+        for line in lines:
             indent = line[: len(line) - len(line.lstrip())]
-            lines += [indent + weight for weight in weights.strip().splitlines() if weight]
-        else:
-            lines.append(line)
+            filled += [indent + piece for piece in text.strip("\n").splitlines()] if line.strip() == part else [line]
+        lines = filled
 
     def total(match: re.Match[str]) -> str:
         mark, body = match.groups()
@@ -205,34 +190,38 @@ def expand(template: str, weights: str, **marks: int) -> str:
     return "\n".join(done) + "\n"
 
 
-def _build(kind: str, template: str, weight: Weight, safe: bool, **marks: int) -> Any:
-    name = f"{kind}_{weight.name}_{marks.get('a', 'any')}d{'_safe' if safe else ''}"
-    template = template.replace("{name}", name).replace("{dim}", str(marks.get("a")))
-    return njit_source(name, expand(template, weight.safe if safe else weight.fast, u=TARGETS, **marks),
-                       NAMES | {"joint": weight.joint and not safe})
-
-
-squared_distances = njit_source("squared_distances", expand(_SQUARED_DISTANCES.replace("{chunk}", "4"), "", a=4, u=4), NAMES)
-forces_of_weights = njit_source("forces_of_weights", expand(_FORCES_OF_WEIGHTS.replace("{chunk}", "2"), "", a=2, u=4), NAMES)
-NAMES |= {"squared_distances": squared_distances, "forces_of_weights": forces_of_weights}
-
-
 @functools.cache
+def _build(kind: str, weight: Weight, dim: int, safe: bool) -> Any:
+    template, tall, arguments = _KINDS[kind]
+    dim = min(dim, FLAT + 1)
+    name = f"{kind}_{weight.name}_{dim if dim <= FLAT else 'any'}d{'_safe' if safe else ''}"
+    source = (template if dim <= FLAT else tall).replace("{name}", name).replace("{dim}", str(dim))
+    source = expand(source, {"SQUARED_DISTANCES": _SQUARED_DISTANCES, "WEIGHTS": weight.safe if safe else weight.fast},
+                    {"u": TARGETS, "a": dim, "b": 2, "c": 4})
+    return kernel(name, source, _NAMES | {"joint": weight.joint and not safe}, arguments)
+
+
+_COLUMNS = "float64[:, ::1]"
+_KINDS = {
+    "forces": (_FORCES, _FORCES_TALL, f"{_COLUMNS}, {_COLUMNS}, int64, int64, int64, int64, float64, float64, float64"),
+    "energies": (_ENERGIES, _ENERGIES_TALL,
+                 f"{_COLUMNS}, int64, int64, float64, float64, float64, float64[::1], float64[::1]"),
+}
+
+
 def forces_between_blocks(weight: Weight, dim: int, safe: bool) -> Any:
-    """(x, f, i0, i1, j0, j1, power, soft, floor): add to f (component, particle) the forces between i0:i1 and j0:j1.
+    """Kernel (x, f, i0, i1, j0, j1, power, soft, floor): add to f the forces between the particles i0:i1 and j0:j1.
 
-    The blocks are the same, or the first has a whole number of fours and does not meet the second. All start at
-    multiples of eight. A pair at q = max(soft + d^2, floor) feels w(q) d. For dim > 4 the components are padded with
-    zeros to a multiple of four.
+    x and f are (component, particle), for dim > FLAT padded with zeros to a multiple of four components. The blocks are
+    the same, or the first has a whole number of fours and does not meet the second; all start at multiples of eight. A
+    pair at q = max(soft + d^2, floor) feels w(q) d.
     """
-    if dim > FLAT:
-        return _build("forces", _FORCES_TALL, weight, safe)
-    return _build("forces", _FORCES, weight, safe, a=dim)
+    return _build("forces", weight, dim, safe)
 
 
-@functools.cache
 def energies_of_rows(weight: Weight, dim: int, safe: bool) -> Any:
-    """(x, i0, i1, power, soft, floor, rows) -> smallest q: rows[i0:i1] sum to w(q) of all pairs k in i0:i1, l < k."""
-    if dim > FLAT:
-        return _build("energies", _ENERGIES_TALL, weight, safe)
-    return _build("energies", _ENERGIES, weight, safe, a=dim)
+    """Kernel (x, i0, i1, power, soft, floor, rows, closest): w(q) summed over the pairs k in i0:i1, l < k.
+
+    The sum of rows[i0:i1] is that sum, row by row or four rows together; closest[0] is the smallest q.
+    """
+    return _build("energies", weight, dim, safe)

@@ -168,7 +168,7 @@ def force_weight(family: int, s: float) -> tuple[Weight, float, float]:
 
 
 def energy_weight(family: int, s: float) -> tuple[Weight, float, float, float]:
-    """(weight, ``power``, factor, energy of a coincident pair); the energy of a pair is factor times coupling w(q)."""
+    """(weight, ``power``, factor, w of a coincident pair); the energy of a pair is factor times coupling w(q)."""
     infinite = float("inf")
     if family == LOGARITHM:
         return _logarithm(), 0.0, 1.0, infinite

@@ -17,14 +17,14 @@ four; squared distances that underflow (below 1e-162) count as coincident.
 
 from __future__ import annotations
 
-import functools
+import math
 from typing import Any
 
 import numpy as np
 
-from meanfield._numba import active_threads, njit, njit_source, prange
+from meanfield._numba import active_threads, call, njit, prange
 from meanfield.kernels.pair_loops import FLAT, energies_of_rows, forces_between_blocks
-from meanfield.kernels.pair_weights import HIGH, LOW, SPRING, Weight, energy_weight, force_weight
+from meanfield.kernels.pair_weights import LOW, SPRING, Weight, energy_weight, force_weight
 
 __all__ = ["add_pair_forces", "pair_energies"]
 
@@ -33,6 +33,7 @@ _ONE_BLOCK_BELOW = 3_000
 # runs are worked off in so many pieces at most, and on one thread below so many pairs
 _PIECES = 64
 _ONE_THREAD_BELOW = 200_000
+_ROWS = 256  # rows of a piece of an energy
 
 
 def add_pair_forces(x: Any, family: int, coupling: float, s: float, softening2: float, core2: float, out: Any) -> None:
@@ -45,28 +46,31 @@ def add_pair_forces(x: Any, family: int, coupling: float, s: float, softening2: 
         _add_spring_forces(x, coupling, out)
         return
     weight, power, factor = force_weight(family, s)
-    scale = coupling * factor
     for part, safe in _parts(x, weight, max(softening2, core2)):
-        here = x if part is None else x[part]
-        into = out if part is None else out[part]
-        _run_forces(here, weight, safe, scale, power, softening2, core2 if safe else max(core2, LOW), into)
-        if part is not None:
-            out[part] = into
+        kernel = forces_between_blocks(weight, x.shape[2], safe)
+        arguments = (coupling * factor, power, float(softening2), float(core2) if safe else max(core2, LOW))
+        if part is None:
+            _forces_of_runs(kernel, x, *arguments, out)
+        else:
+            chosen = out[part]
+            _forces_of_runs(kernel, x[part], *arguments, chosen)
+            out[part] = chosen
 
 
-def _run_forces(x: Any, weight: Weight, safe: bool, scale: float, power: float, soft: float, floor: float, out: Any) -> None:
+def _forces_of_runs(kernel: Any, x: Any, scale: float, power: float, soft: float, floor: float, out: Any) -> None:
     runs, n, dim = x.shape
     size = _block_size(n)
-    threads = active_threads() > 1
-    if size < n and threads:
-        loop = _forces_loop(weight, dim, safe, "in_blocks")
+    several = active_threads() > 1 and runs * n * n >= _ONE_THREAD_BELOW
+    if several and size < n:
+        columns, forces = _scratch(2, dim, n)
         for run in range(runs):
-            loop(x[run], scale, power, soft, floor, size, out[run])
-    elif threads and runs > 1 and runs * n * n >= _ONE_THREAD_BELOW:
-        pieces = min(runs, _PIECES)
-        _forces_loop(weight, dim, safe, "side_by_side")(x, scale, power, soft, floor, size, pieces, out)
+            _run_in_blocks(kernel, x[run], scale, power, soft, floor, size, columns, forces, out[run])
+    elif several and runs > 1:
+        work = _scratch(2 * min(runs, _PIECES), dim, n)
+        _runs_in_pieces(kernel, x, scale, power, soft, floor, size, work, out)
     else:
-        _forces_loop(weight, dim, safe, "one_by_one")(x, 0, runs, scale, power, soft, floor, size, out)
+        columns, forces = _scratch(2, dim, n)
+        _runs_in_turn(kernel, x, 0, runs, scale, power, soft, floor, size, columns, forces, out)
 
 
 def pair_energies(x: Any, family: int, coupling: float, s: float, softening2: float, rows: Any, out: Any) -> None:
@@ -78,13 +82,16 @@ def pair_energies(x: Any, family: int, coupling: float, s: float, softening2: fl
         _add_spring_energies(x, coupling, out)
         return
     weight, power, factor, coincident = energy_weight(family, s)
+    runs, n, dim = x.shape
+    columns = _scratch(1, dim, n)[0]
+    nearest = np.empty((-(-n // _ROWS), 1))
+    loop = _energy_in_pieces if active_threads() > 1 and n * n >= _ONE_THREAD_BELOW else _energy_in_turn
+    sums = np.empty(runs)
     for part, safe in _parts(x, weight, softening2):
-        here = x if part is None else x[part]
-        into = out if part is None else out[part]
-        loop = _energies_loop(weight, x.shape[2], safe, active_threads() > 1 and len(here) * x.shape[1]**2 > _ONE_THREAD_BELOW)
-        loop(here, coupling * factor, power, softening2, 0.0 if safe else LOW, coupling * coincident, rows, into)
-        if part is not None:
-            out[part] = into
+        chosen = np.arange(runs) if part is None else part
+        kernel = energies_of_rows(weight, dim, safe)
+        loop(kernel, x, chosen, power, float(softening2), 0.0 if safe else LOW, coincident, columns, nearest, rows, sums)
+    out += coupling * factor * sums
 
 
 def _parts(x: Any, weight: Weight, smallest: float) -> list[tuple[Any, bool]]:
@@ -119,24 +126,27 @@ def _block_size(n: int) -> int:
     return min(max(-(-n // 128) * 8, 256), 1024)
 
 
-@njit()
-def _scratch(rows, columns):  # type: ignore[no-untyped-def]
-    """Zeros (rows, columns); each row starts at a multiple of 64 bytes, the width of a register and a cache line."""
-    stride = (columns + 7) // 8 * 8
-    memory = np.zeros(rows * stride + 8)
-    skip = (-(memory.ctypes.data // 8)) % 8
-    return memory[skip:skip + rows * stride].reshape(rows, stride)[:, :columns]
+def _scratch(count: int, dim: int, n: int) -> Any:
+    """``count`` arrays (component, particle) as the kernels want them; each row starts at a multiple of 64 bytes.
+
+    That is the width of a register and of a cache line; the components are padded if the kernel takes them by fours.
+    """
+    shape = (count, dim if dim <= FLAT else -(-dim // 4) * 4, -(-n // 8) * 8)
+    memory = np.zeros(math.prod(shape) + 8)
+    skip = -(memory.ctypes.data // 8) % 8
+    return memory[skip:skip + math.prod(shape)].reshape(shape)
 
 
-@njit()
-def _load(positions, columns):  # type: ignore[no-untyped-def]
+@njit(inline=True)
+def _load(positions, columns, forces):  # type: ignore[no-untyped-def]
     n, dim = positions.shape
+    forces[:] = 0.0
     for k in range(n):
         for a in range(dim):
             columns[a, k] = positions[k, a]
 
 
-@njit()
+@njit(inline=True)
 def _unload(columns, scale, out):  # type: ignore[no-untyped-def]
     n, dim = out.shape
     for k in range(n):
@@ -145,110 +155,108 @@ def _unload(columns, scale, out):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def _meeting(turn, table, teams):  # type: ignore[no-untyped-def]
-    """The two blocks that meet at a table in a turn of the tournament of an even number of teams (circle method)."""
-    others = teams - 1
+def _meet(kernel, turn, table, size, n, power, soft, floor, columns, forces):  # type: ignore[no-untyped-def]
+    """The two blocks that meet at a table in a turn of the tournament (circle method; odd: one block rests)."""
+    blocks = -(-n // size)
+    others = blocks + blocks % 2 - 1
     one = (turn + table) % others
-    two = others if table == 0 else (turn - table) % others
-    return min(one, two), max(one, two)
-
-
-_LOOPS = """
-def {name}_one_by_one(x, first, last, scale, power, soft, floor, size, out):
-    n, dim = x.shape[1], x.shape[2]
-    columns, forces = scratch({rows}, n), scratch({rows}, n)
-    blocks = -(-n // size)
-    teams = blocks + blocks % 2
-    for run in range(first, last):
-        load(x[run], columns)
-        forces[:] = 0.0
-        for b in range(blocks):
-            between(columns, forces, b * size, min(b * size + size, n), b * size, min(b * size + size, n), power, soft, floor)
-        for turn in range(teams - 1):
-            for table in range(teams // 2):
-                one, two = meeting(turn, table, teams)
-                if two < blocks:
-                    between(columns, forces, one * size, one * size + size, two * size, min(two * size + size, n),
-                            power, soft, floor)
-        unload(forces, scale, out[run])
-
-def {name}_side_by_side(x, scale, power, soft, floor, size, pieces, out):
-    runs = x.shape[0]
-    for piece in prange(pieces):
-        one_by_one(x, piece * runs // pieces, (piece + 1) * runs // pieces, scale, power, soft, floor, size, out)
-
-def {name}_in_blocks(x, scale, power, soft, floor, size, out):
-    n, dim = x.shape
-    columns, forces = scratch({rows}, n), scratch({rows}, n)
-    load(x, columns)
-    blocks = -(-n // size)
-    teams = blocks + blocks % 2
-    for b in prange(blocks):
-        between(columns, forces, b * size, min(b * size + size, n), b * size, min(b * size + size, n), power, soft, floor)
-    for turn in range(teams - 1):
-        for table in prange(teams // 2):
-            one, two = meeting(turn, table, teams)
-            if two < blocks:
-                between(columns, forces, one * size, one * size + size, two * size, min(two * size + size, n),
-                        power, soft, floor)
-    unload(forces, scale, out)
-"""
-
-_ENERGY_LOOP = """
-def {name}(x, scale, power, soft, floor, coincident, rows, out):
-    runs, n, dim = x.shape
-    pieces = -(-n // 256)
-    for run in range(runs):
-        columns = scratch({rows}, n)
-        load(x[run], columns)
-        nearest = np.full(pieces, np.inf)
-        for half in prange((pieces + 1) // 2):
-            # late rows are long: a piece from the front and one from the back make equal work
-            for piece in range(half, pieces, max(pieces - 1 - 2 * half, 1)):
-                nearest[piece] = rows_of(columns, piece * 256, min(piece * 256 + 256, n), power, soft, floor, rows[run])
-        total = 0.0
-        for k in range(n):
-            total += rows[run, k]
-        out[run] += coincident if nearest.min() == 0.0 and coincident != 0.0 else scale * total
-"""
-
-
-@functools.cache
-def _forces_loop(weight: Weight, dim: int, safe: bool, kind: str) -> Any:
-    between = forces_between_blocks(weight, dim, safe)
-    label = f"{weight.name}_{dim if dim <= FLAT else 'any'}d{'_safe' if safe else ''}"
-    name = f"loop_{label}"
-    names = {"np": np, "prange": prange, "between": between, "meeting": _meeting, "scratch": _scratch, "load": _load,
-             "unload": _unload}
-    if kind == "side_by_side":
-        names["one_by_one"] = _forces_loop(weight, dim, safe, "one_by_one")
-    start = _LOOPS.index("def {name}_" + kind)
-    source = _LOOPS[start:].split("\n\n")[0].replace("{name}", name).replace("{rows}", _padded(dim))
-    return njit_source(f"{name}_{kind}", source, names, parallel=kind != "one_by_one")
-
-
-@functools.cache
-def _energies_loop(weight: Weight, dim: int, safe: bool, parallel: bool) -> Any:
-    label = f"{weight.name}_{dim if dim <= FLAT else 'any'}d{'_safe' if safe else ''}"
-    name = f"energy_loop_{label}_{'parallel' if parallel else 'serial'}"
-    names = {"np": np, "prange": prange, "rows_of": energies_of_rows(weight, dim, safe), "scratch": _scratch, "load": _load}
-    source = _ENERGY_LOOP.replace("{name}", name).replace("{rows}", _padded(dim))
-    return njit_source(name, source, names, parallel=parallel)
-
-
-def _padded(dim: int) -> str:
-    """Rows of scratch: the loops for many components take them by fours."""
-    return "dim" if dim <= FLAT else "(dim + 3) // 4 * 4"
+    two = others if table == 0 else (turn - table + others) % others
+    one, two = min(one, two), max(one, two)
+    if two < blocks:
+        last = min(two * size + size, n)
+        call(kernel, (columns, forces, one * size, one * size + size, two * size, last, power, soft, floor))
 
 
 @njit()
+def _stay(kernel, block, size, n, power, soft, floor, columns, forces):  # type: ignore[no-untyped-def]
+    """The pairs inside one block."""
+    first, last = block * size, min(block * size + size, n)
+    call(kernel, (columns, forces, first, last, first, last, power, soft, floor))
+
+
+@njit()
+def _runs_in_turn(kernel, x, first, last, scale, power, soft, floor, size, columns, forces, out):  # type: ignore[no-untyped-def]
+    n = x.shape[1]
+    blocks = -(-n // size)
+    for run in range(first, last):
+        _load(x[run], columns, forces)
+        for block in range(blocks):
+            _stay(kernel, block, size, n, power, soft, floor, columns, forces)
+        for turn in range(blocks + blocks % 2 - 1):
+            for table in range((blocks + 1) // 2):
+                _meet(kernel, turn, table, size, n, power, soft, floor, columns, forces)
+        _unload(forces, scale, out[run])
+
+
+@njit(parallel=True)
+def _runs_in_pieces(kernel, x, scale, power, soft, floor, size, work, out):  # type: ignore[no-untyped-def]
+    runs, pieces = x.shape[0], work.shape[0] // 2
+    for index in prange(pieces):
+        piece = np.int64(index)
+        _runs_in_turn(kernel, x, piece * runs // pieces, (piece + 1) * runs // pieces, scale, power, soft, floor, size,
+                      work[2 * piece], work[2 * piece + 1], out)
+
+
+@njit(parallel=True)
+def _run_in_blocks(kernel, x, scale, power, soft, floor, size, columns, forces, out):  # type: ignore[no-untyped-def]
+    n = x.shape[0]
+    blocks = -(-n // size)
+    _load(x, columns, forces)
+    for block in prange(blocks):
+        _stay(kernel, np.int64(block), size, n, power, soft, floor, columns, forces)
+    for turn in range(blocks + blocks % 2 - 1):
+        for table in prange((blocks + 1) // 2):
+            _meet(kernel, turn, np.int64(table), size, n, power, soft, floor, columns, forces)
+    _unload(forces, scale, out)
+
+
+@njit()
+def _piece_of_rows(kernel, piece, n, power, soft, floor, columns, nearest, rows):  # type: ignore[no-untyped-def]
+    call(kernel, (columns, piece * _ROWS, min(piece * _ROWS + _ROWS, n), power, soft, floor, rows, nearest[piece]))
+
+
+@njit(inline=True)
+def _sum_of_rows(nearest, coincident, rows):  # type: ignore[no-untyped-def]
+    for piece in range(nearest.shape[0]):
+        if nearest[piece, 0] == 0.0 and coincident != 0.0:
+            return coincident
+    total = 0.0
+    for k in range(rows.size):
+        total += rows[k]
+    return total
+
+
+@njit()
+def _energy_in_turn(kernel, x, chosen, power, soft, floor, coincident, columns, nearest, rows, out):  # type: ignore[no-untyped-def]
+    for run in chosen:
+        _load(x[run], columns, columns[:0])
+        for piece in range(nearest.shape[0]):
+            _piece_of_rows(kernel, piece, x.shape[1], power, soft, floor, columns, nearest, rows[run])
+        out[run] = _sum_of_rows(nearest, coincident, rows[run])
+
+
+@njit(parallel=True)
+def _energy_in_pieces(kernel, x, chosen, power, soft, floor, coincident, columns, nearest, rows, out):  # type: ignore[no-untyped-def]
+    pieces = nearest.shape[0]
+    for run in chosen:
+        _load(x[run], columns, columns[:0])
+        for index in prange((pieces + 1) // 2):
+            # late rows are long: a piece from the front and one from the back make equal work
+            half = np.int64(index)
+            _piece_of_rows(kernel, half, x.shape[1], power, soft, floor, columns, nearest, rows[run])
+            if half != pieces - 1 - half:
+                _piece_of_rows(kernel, pieces - 1 - half, x.shape[1], power, soft, floor, columns, nearest, rows[run])
+        out[run] = _sum_of_rows(nearest, coincident, rows[run])
+
+
+@njit(inline=True)
 def _centre(x, a):  # type: ignore[no-untyped-def]
-    """The mean of component a from the first particle on, so that a far-away cloud loses nothing."""
+    """The mean of component a, measured from the first particle, so that a narrow cloud far away loses nothing."""
     origin = x[0, a]
     total = 0.0
     for k in range(x.shape[0]):
         total += x[k, a] - origin
-    return origin + total / x.shape[0]
+    return total / x.shape[0]
 
 
 @njit()
@@ -259,7 +267,7 @@ def _add_spring_forces(x, coupling, out):  # type: ignore[no-untyped-def]
         for a in range(dim):
             centre = _centre(x[run], a)
             for k in range(n):
-                out[run, k, a] += coupling * n * (centre - x[run, k, a])
+                out[run, k, a] += coupling * n * (centre - (x[run, k, a] - x[run, 0, a]))
 
 
 @njit()
@@ -271,5 +279,5 @@ def _add_spring_energies(x, coupling, out):  # type: ignore[no-untyped-def]
         for a in range(dim):
             centre = _centre(x[run], a)
             for k in range(n):
-                total += (x[run, k, a] - centre) ** 2
+                total += (x[run, k, a] - x[run, 0, a] - centre) ** 2
         out[run] += 0.5 * coupling * n * total

@@ -32,4 +32,4 @@ def power(q, exponent):  # type: ignore[no-untyped-def]
     f = t - n
     tail = _E7 + f * (_E8 + f * (_E9 + f * (_E10 + f * (_E11 + f * _E12))))
     h = 1.0 + f * (_E1 + f * (_E2 + f * (_E3 + f * (_E4 + f * (_E5 + f * (_E6 + f * tail))))))
-    return bits_to_float(float_to_bits(h) + (np.int64(n) << 52))
+    return bits_to_float(float_to_bits(h) + (np.int64(n) << 52))  # type: ignore[arg-type]
