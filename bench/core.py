@@ -2,7 +2,7 @@
 
     python bench/core.py            # about five minutes on two cores
 
-Exact value: N m2 of the log gas in a quadratic trap is a CIR process, so E m2(t) = m + (m2(0) - m) exp(-2 t) with
+Exact value: N m2 of the log gas in a quadratic trap is a CIR process, E m2(t) = m + (m2(0) - m) exp(-2 t) with
 m = 1 / beta + 1/2 - 1 / (2 N).
 """
 
@@ -44,10 +44,8 @@ def main() -> None:
     for literal in (False, True):
         for dt in (4e-3, 2e-3, 1e-3, 5e-4):
             e = mean_interval(second_moment(dt, arguments.runs, literal))
-            print(
-                f"{'literal' if literal else 'core':8} dt {dt:.0e}  error {e.mean - exact:+.5f} +- {e.stderr:.5f}",
-                flush=True,
-            )
+            name = "literal" if literal else "core"
+            print(f"{name:8} dt {dt:.0e}  error {e.mean - exact:+.5f} +- {e.stderr:.5f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -249,35 +249,17 @@ def _energy_in_pieces(kernel, x, chosen, power, soft, floor, coincident, columns
         out[run] = _sum_of_rows(nearest, coincident, rows[run])
 
 
-@njit(inline=True)
-def _centre(x, a):  # type: ignore[no-untyped-def]
-    """The mean of component a, measured from the first particle, so that a narrow cloud far away loses nothing."""
-    origin = x[0, a]
-    total = 0.0
-    for k in range(x.shape[0]):
-        total += x[k, a] - origin
-    return total / x.shape[0]
+def _add_spring_forces(x: Any, coupling: float, out: Any) -> None:
+    """All springs pull towards the centre: sum_l (x_l - x_k) = N (mean - x_k).
+
+    NumPy, not a loop: the compiler may take the first particle out of the differences again, and with it the digits of a
+    narrow cloud far from the origin.
+    """
+    near = x - x[:, :1]
+    out += coupling * x.shape[1] * (near.mean(axis=1, keepdims=True) - near)
 
 
-@njit()
-def _add_spring_forces(x, coupling, out):  # type: ignore[no-untyped-def]
-    """All springs pull towards the centre: sum_l (x_l - x_k) = N (mean - x_k)."""
-    runs, n, dim = x.shape
-    for run in range(runs):
-        for a in range(dim):
-            centre = _centre(x[run], a)
-            for k in range(n):
-                out[run, k, a] += coupling * n * (centre - (x[run, k, a] - x[run, 0, a]))
-
-
-@njit()
-def _add_spring_energies(x, coupling, out):  # type: ignore[no-untyped-def]
+def _add_spring_energies(x: Any, coupling: float, out: Any) -> None:
     """sum_{k < l} |x_k - x_l|^2 / 2 = N / 2 sum_k |x_k - mean|^2."""
-    runs, n, dim = x.shape
-    for run in range(runs):
-        total = 0.0
-        for a in range(dim):
-            centre = _centre(x[run], a)
-            for k in range(n):
-                total += (x[run, k, a] - x[run, 0, a] - centre) ** 2
-        out[run] += 0.5 * coupling * n * total
+    near = x - x[:, :1]
+    out += 0.5 * coupling * x.shape[1] * np.square(near - near.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
