@@ -137,7 +137,7 @@ def kernel(name: str, source: str, names: dict[str, Any], arguments: str) -> Any
     if numba.config.DISABLE_JIT:
         return space[name]
     compiled = CFunc(space[name], sigutils.normalize_signature(f"void({arguments})"), locals={}, options=_OPTIONS)
-    compiled._cache = _Cache(space[name])
+    compiled._cache = _Cache(space[name])  # type: ignore[attr-defined]
     compiled.compile()
     _kernels.append(compiled)  # the address is good as long as its owner lives
     return compiled.address
