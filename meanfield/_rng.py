@@ -37,7 +37,7 @@ def generator(seed: int, stream: int, *more: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, stream, *more])))
 
 
-@njit()
+@njit(inline=True)
 def philox(c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64):  # type: ignore[no-untyped-def]
     """Philox4x32-10 on 32-bit words held in uint64 (products of two words fit, so nothing overflows)."""
     for _ in range(10):
@@ -49,7 +49,7 @@ def philox(c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.ui
     return c0, c1, c2, c3
 
 
-@njit()
+@njit(inline=True)
 def _normal_pair(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     a, b, c, d = philox(c0, c1, c2, c3, k0, k1)
     # (53 random bits + 1/2) / 2^53 lies strictly inside (0, 1): the logarithm below never sees 0

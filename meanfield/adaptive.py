@@ -81,7 +81,7 @@ class Adaptive:
             if go.size:
                 proposal = x[go] + h[~long, None, None] * drift[go] + amplitude * brownian[go]
                 moved = self.problem.domain.project(proposal)
-                out, far2 = observe(x[go], proposal, moved)
+                out, far2 = observe(self.problem, x[go], proposal, moved)
                 clipped[go] += out
                 longest2[go] = np.maximum(longest2[go], far2)
                 substeps[go] += 1

@@ -84,7 +84,7 @@ class Euler:
             noise = self.noise(step)
             proposal += np.multiply(noise, sigma, out=noise)
         moved = self.restrict(proposal)
-        return Move(moved, *observe(x, proposal, moved))
+        return Move(moved, *observe(self.problem, x, proposal, moved))
 
 
 def taming_length(problem: Problem) -> float:
@@ -97,9 +97,12 @@ def taming_length(problem: Problem) -> float:
     return 0.1 * diameter if math.isfinite(diameter) else 1.0
 
 
-def observe(before: Array, proposal: Array, moved: Array) -> tuple[Array, Array]:
-    """Clipped particles and longest squared displacement of each run."""
-    return (proposal != moved).any(axis=-1).sum(axis=-1), np.square(proposal - before).sum(axis=-1).max(axis=-1)
+def observe(problem: Problem, before: Array, proposal: Array, moved: Array) -> tuple[Array, Array]:
+    """Clipped particles and longest squared displacement of each run; going round a torus is no clipping."""
+    clipped = (proposal != moved).any(axis=-1).sum(axis=-1)
+    if problem.domain.period is not None:
+        clipped = np.zeros_like(clipped)
+    return clipped, np.square(proposal - before).sum(axis=-1).max(axis=-1)
 
 
 def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longest: float | None = None) -> None:

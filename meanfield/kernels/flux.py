@@ -14,7 +14,7 @@ from meanfield._numba import njit
 __all__ = ["face_coefficients", "implicit_solve"]
 
 
-@njit()
+@njit(inline=True)
 def _bernoulli(z):  # type: ignore[no-untyped-def]
     """z / (e^z - 1); the series below 1e-3 is exact to 1e-16."""
     if abs(z) < 1e-3:

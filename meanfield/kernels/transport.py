@@ -14,7 +14,7 @@ from meanfield._numba import njit
 __all__ = ["transport_cost"]
 
 
-@njit()
+@njit(inline=True)
 def _mean_power(v0, v1, p):  # type: ignore[no-untyped-def]
     """Mean of |v|^p while v runs linearly from v0 to v1."""
     if p == 2.0:

@@ -18,8 +18,9 @@ PROGRAM = ("import numpy as np, meanfield as mf, meanfield._numba as n; "
 
 
 def run(program=PROGRAM, path=PACKAGE.parent, **environment):
+    own = {name: value for name, value in os.environ.items() if name != "MEANFIELD_CACHE"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=path,
-                          env={**os.environ, "PYTHONPATH": str(path), **environment})
+                          env={**own, "PYTHONPATH": str(path), **environment})
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
