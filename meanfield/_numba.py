@@ -99,12 +99,18 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImpl
 
 
-def njit(*, parallel: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """``numba.njit`` with the package's options; plain Python under NUMBA_DISABLE_JIT=1."""
+def njit(*, parallel: bool = False, inline: bool = False, part: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """``numba.njit`` with the package's options; plain Python under NUMBA_DISABLE_JIT=1.
+
+    ``part=True`` is for functions with float arithmetic that other compiled functions call: LLVM then always puts them into
+    their callers. A call that stays a call goes to whichever copy of the function the process met first, and copies differ
+    in their last bits, so that a number would depend on whether the cache was warm (seen). ``inline=True`` does the same
+    before types are known, for the smallest ones.
+    """
 
     def wrap(function: Callable[..., Any]) -> Any:
         compiled = numba.njit(parallel=parallel, fastmath=_FASTMATH, error_model="numpy",
-                              inline="always" if inline else "never", nogil=True)(function)
+                              inline="always" if inline else "never", forceinline=part, nogil=True)(function)
         if not numba.config.DISABLE_JIT:
             compiled._cache = _Cache(function)
         return compiled
