@@ -106,15 +106,20 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImpl
 
 
-# Of two compiled functions with float arithmetic, one that calls the other must inline it (``inline=True``): see ``kernel``.
-def njit(*, parallel: bool = False, inline: bool = False, cache: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def njit(*, parallel: bool = False, inline: bool = False, part: bool = False,
+         cache: bool = True) -> Callable[[Callable[..., Any]], Any]:
     """``numba.njit`` with the package's options; plain Python under NUMBA_DISABLE_JIT=1.
 
+    ``part=True`` is for functions with float arithmetic that other compiled functions call: LLVM then always puts them into
+    their callers. A call that stays a call goes to whichever copy of the function the process met first, and copies differ
+    in their last bits, so that a number would depend on whether the cache was warm (seen). ``inline=True`` does the same
+    before types are known, for the smallest ones; ``kernel`` is for those too large to be copied.
     ``cache=False`` is for a loop that takes a function of the user's: it would never be a cache hit, only fill the folder.
     """
 
     def wrap(function: Callable[..., Any]) -> Any:
-        compiled = numba.njit(parallel=parallel, inline="always" if inline else "never", nogil=True, **_OPTIONS)(function)
+        compiled = numba.njit(parallel=parallel, inline="always" if inline else "never", forceinline=part, nogil=True,
+                              **_OPTIONS)(function)
         if cache and not numba.config.DISABLE_JIT:
             compiled._cache = _Cache(function)
         return compiled

@@ -37,7 +37,7 @@ def chebyshev(order: int) -> tuple[Array, Array]:
     return np.cos(angle), matrix
 
 
-@njit()
+@njit(part=True)
 def _sweep(targets, y, w, law, out):  # type: ignore[no-untyped-def]
     """out[i] += sum_j w[j] weight(q_ij) (targets[i] - y[j]); four targets share one division."""
     wide_vectors()
@@ -73,7 +73,7 @@ def _sweep(targets, y, w, law, out):  # type: ignore[no-untyped-def]
         out[i] += f0
 
 
-@njit()
+@njit(part=True)
 def _anterpolate(t, w, n, matrix, out, scratch):  # type: ignore[no-untyped-def]
     """out[i] = weights at the Chebyshev points of [-1, 1] that stand for weights w at t (adjoint of interpolation)."""
     wide_vectors()
@@ -92,7 +92,7 @@ def _anterpolate(t, w, n, matrix, out, scratch):  # type: ignore[no-untyped-def]
             out[i] += matrix[k, i] * moment
 
 
-@njit()
+@njit(part=True)
 def _interpolate(values, t, n, matrix, out, scratch):  # type: ignore[no-untyped-def]
     """out[j] += the polynomial through ``values`` at the Chebyshev points, at t[j] (Clenshaw's recurrence)."""
     wide_vectors()
@@ -141,7 +141,7 @@ def _inverse(radius):  # type: ignore[no-untyped-def]
     return 1.0 / radius if radius > 0.0 else 0.0
 
 
-@njit()
+@njit(part=True)
 def _merge(a, centre, radius, points, matrix, up, t, w, scratch):  # type: ignore[no-untyped-def]
     """Weights of a node from those of its two children."""
     p = points.size
@@ -153,7 +153,7 @@ def _merge(a, centre, radius, points, matrix, up, t, w, scratch):  # type: ignor
     _anterpolate(t, w, 2 * p, matrix, up[a], scratch)
 
 
-@njit()
+@njit(part=True)
 def _descend(a, centre, radius, points, matrix, local, t, scratch):  # type: ignore[no-untyped-def]
     """Add what a node feels to what its two children feel."""
     for child in range(2 * a + 1, 2 * a + 3):
@@ -162,7 +162,7 @@ def _descend(a, centre, radius, points, matrix, local, t, scratch):  # type: ign
         _interpolate(local[a], t, points.size, matrix, local[child], scratch)
 
 
-@njit()
+@njit(part=True)
 def _up(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_up):  # type: ignore[no-untyped-def]
     """Every node's particles as weights at its Chebyshev points, for the nodes below one node of level ``cut``."""
     run, subtree = task >> cut, task & ((1 << cut) - 1)
@@ -180,7 +180,7 @@ def _up(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_up
             _merge((1 << level) - 1 + i, centre, radius, points, matrix, up, t, w, scratch)
 
 
-@njit()
+@njit(part=True)
 def _across(task, all_centre, all_radius, points, all_up, all_local, all_start, far, longest, law):  # type: ignore[no-untyped-def]
     """What the far nodes do at a node's Chebyshev points, for every _TASKS-th node (interleaved for balance)."""
     run, first = task // _TASKS, task % _TASKS
@@ -202,7 +202,7 @@ def _across(task, all_centre, all_radius, points, all_up, all_local, all_start, 
             _sweep(t, y[:m], w[:m], law, local[a])
 
 
-@njit()
+@njit(part=True)
 def _down(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_local,  # type: ignore[no-untyped-def]
           all_start, near, longest, law, all_order, scale, all_out):
     """Bring what the nodes of a subtree feel to their particles and add the near leaves."""
@@ -232,7 +232,7 @@ def _down(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_
             out[order[j], 0] += scale * force[j - j0]
 
 
-@njit()
+@njit(part=True)
 def _top_up(run, cut, centre, radius, points, matrix, up):  # type: ignore[no-untyped-def]
     """The few nodes above level ``cut``, whose subtrees are separate tasks."""
     p = points.size
@@ -241,7 +241,7 @@ def _top_up(run, cut, centre, radius, points, matrix, up):  # type: ignore[no-un
         _merge(a, centre[run], radius[run], points, matrix, up[run], t, w, scratch)
 
 
-@njit()
+@njit(part=True)
 def _top_down(run, cut, centre, radius, points, matrix, local):  # type: ignore[no-untyped-def]
     p = points.size
     t, scratch = np.empty(p), np.empty((2, p))

@@ -38,7 +38,7 @@ def binomials(order: int) -> tuple[Array, Array]:
     return table, np.stack([factorial, 1.0 / factorial])
 
 
-@njit()
+@njit(part=True)
 def _exponential_terms(zr, zi, inverse_factorial, re, im):  # type: ignore[no-untyped-def]
     """re + i im = z^k / k!."""
     pr, pi = 1.0, 0.0
@@ -53,7 +53,7 @@ def inverse_of(radius):  # type: ignore[no-untyped-def]
     return 1.0 / radius if radius > 0.0 else 0.0
 
 
-@njit()
+@njit(part=True)
 def moments(px, py, cx, cy, inverse, up, s):  # type: ignore[no-untyped-def]
     """up[:, k] = sum_j ((z_j - c) / r)^k, real and imaginary part."""
     wide_vectors()
@@ -73,7 +73,7 @@ def moments(px, py, cx, cy, inverse, up, s):  # type: ignore[no-untyped-def]
         up[0, k], up[1, k] = real, imag
 
 
-@njit()
+@njit(part=True)
 def merge(a, centre, radius, factorial, up, s):  # type: ignore[no-untyped-def]
     """Moments of a node from its children's: a'_k / k! = sum_j (sigma^j a_j / j!) (d^(k - j) / (k - j)!)."""
     wide_vectors()
@@ -96,7 +96,7 @@ def merge(a, centre, radius, factorial, up, s):  # type: ignore[no-untyped-def]
         up[a, 0, k], up[a, 1, k] = tr[k] * factorial[0, k], ti[k] * factorial[0, k]
 
 
-@njit()
+@njit(part=True)
 def descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped-def]
     """Add the local expansion of a node to its children's: b'_l = sigma^l / l! sum_j (b_j j!) (d^(j - l) / (j - l)!)."""
     wide_vectors()
@@ -121,7 +121,7 @@ def descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped-
             sigma *= ratio
 
 
-@njit()
+@njit(part=True)
 def _rotate(a, w, step, x, terms):  # type: ignore[no-untyped-def]
     """x[k] = a[k] w step^k for rows of complex numbers over (real and imaginary part, pair); w comes as row 0 of ``w``.
 
@@ -140,7 +140,7 @@ def _rotate(a, w, step, x, terms):  # type: ignore[no-untyped-def]
             w[after, PAIRS + j] = w[now, j] * step[PAIRS + j] + w[now, PAIRS + j] * step[j]
 
 
-@njit()
+@njit(part=True)
 def _combine(table, x, terms, y):  # type: ignore[no-untyped-def]
     """y[m] = sum_{k < terms - m} binom(k + m, m) x[k]; 2 x 4 entries of the table share what they load."""
     wide_vectors()
@@ -158,7 +158,7 @@ def _combine(table, x, terms, y):  # type: ignore[no-untyped-def]
                 y[m + 1, j] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
 
 
-@njit()
+@njit(part=True)
 def translate(targets, sources, terms, centre, radius, table, up, s, w, local):  # type: ignore[no-untyped-def]
     """Add to ``local`` what source nodes do in target nodes, each pair with ``terms`` terms k + m.
 
@@ -191,7 +191,7 @@ def translate(targets, sources, terms, centre, radius, table, up, s, w, local): 
             local[here, 1, m] += x[m, PAIRS + j]
 
 
-@njit()
+@njit(part=True)
 def evaluate(px, py, cx, cy, inverse, local, s, fx, fy):  # type: ignore[no-untyped-def]
     """Force at particles from the local expansion of their leaf (Horner): its conjugate."""
     wide_vectors()

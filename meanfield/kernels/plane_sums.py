@@ -26,7 +26,7 @@ _TASKS = 64  # more than the threads that can matter
 _CUT = 5  # subtrees below this level are tasks
 
 
-@njit()
+@njit(part=True)
 def _pivot(key, low, high, k, sample):  # type: ignore[no-untyped-def]
     """A guess of the key that belongs at k: the same quantile of a sample."""
     size = min(sample.size, max(3, (high - low) >> 4))
@@ -40,7 +40,7 @@ def _pivot(key, low, high, k, sample):  # type: ignore[no-untyped-def]
     return sample[((k - low) * size) // (high - low)]
 
 
-@njit()
+@njit(part=True)
 def _select(key, other, order, low, high, k):  # type: ignore[no-untyped-def]
     """Reorder low .. high - 1 of all three so that no key before k is above one from k on (Hoare's quickselect)."""
     sample = np.empty(63)
@@ -66,7 +66,7 @@ def _select(key, other, order, low, high, k):  # type: ignore[no-untyped-def]
             return
 
 
-@njit()
+@njit(part=True)
 def _split(i, level, depth, px, py, order, centre, radius):  # type: ignore[no-untyped-def]
     """Centre and radius of a node; then halve its particles along the longer side."""
     wide_vectors()
@@ -91,7 +91,7 @@ def _split(i, level, depth, px, py, order, centre, radius):  # type: ignore[no-u
             _select(py, px, order, j0, j1, middle)
 
 
-@njit()
+@njit(part=True)
 def _split_task(task, level, depth, px, py, order, centre, radius):  # type: ignore[no-untyped-def]
     run = task >> level
     _split(task - (run << level), level, depth, px[run], py[run], order[run], centre[run], radius[run])
@@ -105,7 +105,7 @@ def plant(px, py, order, depth, centre, radius):  # type: ignore[no-untyped-def]
             _split_task(np.int64(task), level, depth, px, py, order, centre, radius)
 
 
-@njit()
+@njit(part=True)
 def _across(task, all_centre, all_radius, table, all_up, all_local, all_start, far, log_tolerance):  # type: ignore[no-untyped-def]
     """What the far nodes do in a node, for every _TASKS-th node (interleaved for balance)."""
     run, first = task // _TASKS, task % _TASKS
@@ -144,7 +144,7 @@ def _across(task, all_centre, all_radius, table, all_up, all_local, all_start, f
         translate(targets[low:high], sources[low:high], terms[high - 1], centre, radius, table, up, s, w, local)
 
 
-@njit()
+@njit(part=True)
 def _sweep(tx, ty, sx, sy, softening2, core2, fx, fy):  # type: ignore[no-untyped-def]
     """fx, fy [i] += sum_j (target_i - source_j) / q_ij; four targets share one division."""
     wide_vectors()
@@ -192,7 +192,7 @@ def _sweep(tx, ty, sx, sy, softening2, core2, fx, fy):  # type: ignore[no-untype
         fy[i] += g0
 
 
-@njit()
+@njit(part=True)
 def _up(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all_up):  # type: ignore[no-untyped-def]
     """Moments of the nodes below one node of level ``cut``."""
     run, subtree = task >> cut, task & ((1 << cut) - 1)
@@ -207,7 +207,7 @@ def _up(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all
             merge((1 << level) - 1 + i, centre, radius, factorial, up, s)
 
 
-@njit()
+@njit(part=True)
 def _down(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all_local,  # type: ignore[no-untyped-def]
           all_start, near, longest, law, all_order, scale, all_out):
     """Bring the local expansions of a subtree to its particles and add the near leaves."""
@@ -236,7 +236,7 @@ def _down(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, a
             out[order[j], 1] += scale * fy[j - j0]
 
 
-@njit()
+@njit(part=True)
 def _top(run, cut, centre, radius, factorial, expansions, downwards):  # type: ignore[no-untyped-def]
     """The few nodes above level ``cut``, whose subtrees are separate tasks."""
     s = np.empty((6, expansions.shape[3]))

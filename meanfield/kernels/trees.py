@@ -38,7 +38,7 @@ def edge(i, level, n):  # type: ignore[no-untyped-def]
     return n if i == 1 << level else ((i * (n >> 2)) >> level) << 2
 
 
-@njit()
+@njit(part=True)
 def _grow(array, used, wanted):  # type: ignore[no-untyped-def]
     """The same array, or a longer copy that has room for ``wanted`` entries."""
     if wanted <= array.size:
