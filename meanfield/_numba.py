@@ -193,7 +193,7 @@ else:
         """
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            for attribute in ('"prefer-vector-width"="512"', '"min-legal-vector-width"="512"', "noinline"):
+            for attribute in ('"prefer-vector-width"="512"', '"min-legal-vector-width"="512"'):
                 # llvmlite has no public door for string attributes; its set takes only names that it knows
                 set.add(builder.function.attributes, attribute)
             return context.get_dummy_value()

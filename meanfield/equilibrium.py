@@ -1,10 +1,11 @@
-"""``gibbs``: the self-consistent Gibbs density, where the particles and the density come to rest.
+"""``gibbs``: the self-consistent Gibbs density, a rest state of the particles and of the density.
 
     rho = exp(-beta (V + g * rho)) / Z     (method.md 7.5),
 
 by Newton's method on log rho with the convolution by FFT and GMRES inside, warmed up from high temperature. For repulsive
-kernels F_beta is strictly convex and this is its only minimiser; where the kernel attracts there can be several, and the
-one continued from high temperature is returned.
+kernels F_beta is strictly convex and this is its only minimiser. Where the kernel attracts there can be several rest states,
+or none of least energy (a singular attraction may collapse into one cell): what is returned is the one continued from high
+temperature, which may be a saddle of F_beta; compare with ``solve``.
 """
 
 from __future__ import annotations

@@ -94,8 +94,13 @@ class _Stepper:
     def advance(self, rho: Array, longest: float) -> tuple[Array, float]:
         """One accepted step of at most ``longest``: the new cell averages and the time that it took."""
         before = self.line.energies(rho)
+        if not self.accepted + self.rejected:
+            # start where an explicit step would be stable: a long first step can swap a peak back and forth through the
+            # frozen interaction and look converged
+            self._freeze(rho)
+            self._dt = min(self._dt, 1.0 / max(float(self._up.max() + self._down.max()), 1e-300))
         # what round-off alone may do to F, a sum of terms of that size
-        slack = 1e-13 * (1.0 + abs(before.energy) + self.line.problem.temperature * abs(before.entropy))
+        slack = 1e-13 * (1.0 + abs(before.energy) + self.line.problem.temperature * (1.0 + abs(before.entropy)))
         while True:
             dt = min(self._dt, longest)
             whole = self._step(rho, dt)

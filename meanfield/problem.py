@@ -69,7 +69,9 @@ class Problem:
     def interactions(self) -> tuple[Interaction, ...]:
         """The terms of g that do something."""
         terms = self.interaction if isinstance(self.interaction, tuple) else (self.interaction,)
-        return tuple(term for term in terms if not isinstance(term, NoInteraction))
+        # a coupling of 0 does nothing; times an infinite energy it would be NaN
+        return tuple(term for term in terms if not isinstance(term, NoInteraction)
+                     and not (term.law is not None and term.law.coupling == 0))
 
     @property
     def laws(self) -> tuple[PairLaw, ...]:

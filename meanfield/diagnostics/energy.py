@@ -57,6 +57,11 @@ def free_energy(problem: Problem, density: Any) -> Any:
         density = density["density"]
     if isinstance(density, xr.DataArray):
         labelled = density.transpose(..., "x")
+        if "x" in labelled.coords and labelled.sizes["x"] > 1:
+            x = Line(problem, Grid(labelled.sizes["x"])).x
+            if not np.allclose(labelled["x"].values, x, rtol=0, atol=1e-6 * (x[-1] - x[0])):
+                raise ValueError(f"density must be on equal cells of {problem.domain!r}, in order, got x from "
+                                 f"{float(labelled['x'][0]):g} to {float(labelled['x'][-1]):g}")
         dims = labelled.dims[:-1]
         return xr.DataArray(free_energy(problem, labelled.values), dims=dims, name="free_energy",
                             coords={d: labelled[d] for d in dims if d in labelled.coords},

@@ -91,7 +91,7 @@ def wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1) -> xr.DataArr
 
     The other dims are ``time`` and ``run``; one that only one side has broadcasts. Two time axes: the shorter is kept
     (``a``'s, if they are equally long), each of its times is matched to the other's nearest, and refused if that is
-    further away than half a saving interval.
+    further away than half a saving interval. Two run axes are matched by their labels, and refused if those differ.
 
     Returns a DataArray in units of length, the order p in its attributes. Raises ValueError for Datasets without
     ``position`` or ``density``, dimensions above 1, and times that do not match.
@@ -100,6 +100,8 @@ def wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1) -> xr.DataArr
     mu, nu = _measure("a", a), _measure("b", b)
     if "time" in mu.dims and "time" in nu.dims:
         mu, nu = _matched(mu, nu)
+    if "run" in mu.dims and "run" in nu.dims:
+        nu = _same_runs(mu, nu)
     left, right = _quantiles(mu), _quantiles(nu)
     sizes = {d: n for m in (nu, mu) for d, n in m.sizes.items() if d not in ("particle", "x")}
     dims = [d for d in ("run", "time") if d in sizes] + [d for d in sizes if d not in ("run", "time")]
@@ -126,6 +128,15 @@ def _measure(name: str, value: Any) -> xr.DataArray:
     if "x" not in measure.dims or "y" in measure.dims:
         raise ValueError(f"wasserstein is exact in one dimension, but the density of {name} is over {measure.dims}")
     return measure
+
+
+def _same_runs(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:
+    """b with its runs in the order of a's; runs are matched by their labels."""
+    ours, theirs = a["run"].values, b["run"].values
+    if sorted(ours.tolist()) != sorted(theirs.tolist()):
+        raise ValueError(f"both Datasets must have the same runs, got {ours.size} and {theirs.size}; "
+                         "choose them with .isel(run=...)")
+    return b.sel(run=ours)
 
 
 def _matched(a: xr.DataArray, b: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:

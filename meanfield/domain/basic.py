@@ -134,6 +134,8 @@ class Ball(Domain):
     def _at_distance(self, points: Array, distance: Array) -> Array:
         """Move outside points along their ray to that signed distance; inside ones stay bit for bit."""
         points = np.array(points, dtype=np.float64)
+        if not np.isfinite(points).all():
+            raise ValueError("points must be finite to be put back into a ball")
         outside = ~self.contains(points)
         if outside.any():
             x = points[outside]

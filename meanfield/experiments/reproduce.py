@@ -69,7 +69,7 @@ def reproduce(
         "meanfield reproduce --quick" + (f" --seed {seed}" if seed else "") + (" --data-dir DIR" if data_dir else "")
     )
     if data_dir is not None:  # a wrong folder is found before minutes of computing
-        load_text("rotten_tomatoes", data_dir=data_dir)
+        text.usable(load_text("rotten_tomatoes", data_dir=data_dir))
     started = time.perf_counter()
     with Workspace(out, overwrite=overwrite) as folder:
         context = Context(folder, seed, n_threads, data_dir, command, progress)

@@ -52,6 +52,11 @@ class KernelAlignment(Potential):
     seed: int = 0
     _weighted: Array = field(init=False, repr=False)
 
+    @property
+    def pointwise(self) -> bool:  # type: ignore[override]
+        """Given phases belong to particles, so there is no V(x) then."""
+        return self.phases is None
+
     def __post_init__(self) -> None:
         X = _checks.finite_array("X", self.X, ndim=2)
         y = _checks.finite_array("y", self.y, ndim=1)

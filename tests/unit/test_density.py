@@ -238,3 +238,34 @@ def test_nearly_normalised_start_is_normalised_and_said():
     flow = mf.solve(PROBLEMS["log gas"], mf.Grid(50), t_end=0.1, initial=np.full(50, 1.0005))
     assert flow.attrs["initial_mass"] == pytest.approx(1.0005)
     assert float(flow["mass"][0]) == pytest.approx(1, abs=1e-14)
+
+
+@pytest.mark.parametrize("beta", [100.0, 1000.0, float("inf")])
+@pytest.mark.parametrize("cell", [0, 50])
+def test_a_peak_in_one_cell_is_no_rest_state(beta, cell):
+    """A long first step could swap the peak back and forth through the frozen interaction and call it converged."""
+    rho = np.zeros(100)
+    rho[cell] = 100.0
+    problem = mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.Log(), beta)
+    flow = mf.solve(problem, mf.Grid(100), t_end=1.0, initial=rho)
+    assert float(flow["free_energy"][-1]) < 0.8
+    assert np.diff(flow["free_energy"]).max() <= 1e-12
+    assert float(flow["density"][-1].max()) < 50
+
+
+def test_free_energy_reads_the_coordinate():
+    problem = PROBLEMS["Riesz in a well"]
+    flow = mf.solve(problem, mf.Grid(40), t_end=0.1)
+    with pytest.raises(ValueError, match="density must be on equal cells of Interval"):
+        mf.free_energy(problem, flow["density"].isel(x=slice(None, None, -1)))
+
+
+def test_phases_leave_no_potential_of_position():
+    X = np.random.default_rng(0).standard_normal((20, 1))
+    potential = mf.KernelAlignment(X, np.where(X[:, 0] > 0, 1.0, -1.0), phases=np.zeros(20))
+    with pytest.raises(ValueError, match="KernelAlignment couples the particles and has no V"):
+        mf.gibbs(mf.Problem(mf.Interval(-1, 1), potential), mf.Grid(20))
+
+
+def test_no_strength_times_an_infinite_energy_is_nothing():
+    assert mf.hamiltonian(mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.Log(0.0)), [[0.5], [0.5]]) == 0.0

@@ -184,3 +184,17 @@ def test_wrong_measures_are_named():
         mf.wasserstein(run, run)
     with pytest.raises(ValueError, match="b must be a Dataset with a position or a density, got ndarray"):
         mf.wasserstein(mf.gibbs(PROBLEM, mf.Grid(10)), np.zeros(3))
+
+
+def test_rounded_masses_do_not_count_at_large_orders():
+    """One third at 0 and two at 100, as 3 and as 15 particles: the same measure, whatever the order."""
+    few, many = atoms([0.0, 100, 100]), atoms([0.0] * 5 + [100.0] * 10)
+    for order in (1, 2, 4, 10, 50, float("inf")):
+        assert transport_1d(few, many, order=order) < 1e-9
+
+
+def test_runs_are_matched_by_label_or_refused():
+    run = mf.simulate(PROBLEM, n_particles=20, dt=1e-2, t_end=0.1, n_runs=3)
+    assert float(mf.wasserstein(run, run.isel(run=[2, 1, 0])).max()) == 0
+    with pytest.raises(ValueError, match="both Datasets must have the same runs, got 3 and 2"):
+        mf.wasserstein(run, run.isel(run=[0, 1]))
