@@ -185,7 +185,9 @@ def test_bug_39_a_closed_pipe_is_quiet():
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_bug_39_signals_end_a_run_without_leavings(tmp_path, number, status):
-    program = ("import sys, time, types, meanfield.cli as c\n"
+    # a shell that starts the tests in the background has its children ignore SIGINT: take the default back
+    program = ("import signal, sys, time, types, meanfield.cli as c\n"
+               "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                "from meanfield.report import Workspace\n"
                "def reproduce(out, **_):\n"
                "    with Workspace(out) as folder:\n"

@@ -83,12 +83,14 @@ def test_multipole_on_the_line_is_within_its_stated_error(kind, s):
         check(law(s, n), sample(kind, n, 1))
 
 
-@pytest.mark.parametrize("kind", POINTS)
+@pytest.mark.parametrize("kind", [kind if kind in ("uniform", "clustered") else pytest.param(kind, marks=pytest.mark.full)
+                                  for kind in POINTS])
 def test_multipole_in_the_plane_is_within_its_stated_error(kind):
     for n in SIZES if kind == "uniform" else (2500,):
         check(law(0.0, n), sample(kind, n, 2), accuracy=1e-10)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize("accuracy", [1e-3, 1e-6, 1e-9])
 def test_a_looser_accuracy_is_kept_and_used(dim, accuracy):
@@ -105,6 +107,7 @@ def test_the_order_grows_with_the_accuracy_and_the_stated_error_is_met():
         assert all(error <= a * (1 + 1e-9) for (_, _, error), a in zip(found, (1e-2, 1e-4, 1e-8, 1e-12), strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["uniform", "clustered", "two scales"])
 @pytest.mark.parametrize("softening", [1e-3, 0.3])
 @pytest.mark.parametrize("s", [0.0, 0.7, -1.0])
@@ -112,6 +115,7 @@ def test_softening_on_the_line_is_in_the_kernel(kind, softening, s):
     check(law(s, 2000, softening), sample(kind, 2000, 1))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("softening", [1e-9, 1e-7, 1e-3, 0.3])
 def test_softening_in_the_plane_is_resolved_or_summed_directly(softening):
     for kind in ("uniform", "clustered"):
@@ -140,6 +144,7 @@ def test_springs_need_only_the_centre_of_mass(dim):
     assert_allclose(fast, forces(mf.QuadraticPair(0.7), x, "direct")[0], rtol=0, atol=1e-14)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dim", [1, 2])
 def test_forces_add_up_to_nothing(dim):
     for kind in ("uniform", "clustered"):
