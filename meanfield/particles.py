@@ -68,6 +68,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         progress: show a progress bar with rate and time left.
         checkpoint: a file written now and then and at the end. If it holds the same problem, seed and dt, the run goes on
             from there to ``t_end`` and gives the numbers of an uninterrupted run; if it holds another, it is refused.
+            Give ``save_every`` where ``t_end`` may grow later: its default depends on ``t_end``.
         annealing: beta as a function of time, in force instead of ``problem.inverse_temperature`` and read at the start of
             each step: an ``Annealing`` or any function t -> beta (named in the Dataset, not stored).
         noise_refinement: m: each step uses the sum of the m increments that a run with dt / m and the same seed uses, so

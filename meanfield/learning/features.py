@@ -88,7 +88,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.potential_ = (KernelAlignment(X, labels, center_labels=True) if self.alignment == "linear"
                            else NormalizedAlignment(X, labels))
         distance = _median_distance(X, self.seed_)
-        # lengths of frequency space in units of 1 / distance: strength and steps then mean the same for any inputs
+        # frequencies in units of 1 / distance: steps then mean the same for any inputs, and for s = 0 strengths too
         width = _checks.positive("bandwidth", self.bandwidth) / distance
         ball = Ball(_checks.positive("radius", self.radius) * width * np.sqrt(X.shape[1]), X.shape[1])
         rng = _rng.generator(self.seed_, _rng.INITIAL)
