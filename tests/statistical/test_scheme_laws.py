@@ -10,6 +10,8 @@ from scipy.linalg import eigh_tridiagonal
 
 import meanfield as mf
 
+pytestmark = pytest.mark.full  # a minute; the same laws of "projected" are in test_exact_laws.py
+
 
 def z_score(values, expected):
     return (np.mean(values) - expected) / (np.std(values, ddof=1) / math.sqrt(len(values)))
