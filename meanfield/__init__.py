@@ -22,7 +22,7 @@ _WHERE = {
     "interactions": ("CosinePair", "Coulomb", "GaussianPair", "Interaction", "Log", "NoInteraction", "QuadraticPair",
                      "Riesz"),
     "problem": ("Problem",),
-    "line": ("Grid",),
+    "mesh": ("Grid",),
     "dataset": ("load",),
     "annealing": ("Annealing",),
     "particles": ("simulate",),
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from meanfield.learning.alignment import KernelAlignment as KernelAlignment
     from meanfield.learning.features import KernelFeatures as KernelFeatures
     from meanfield.learning.normalized import NormalizedAlignment as NormalizedAlignment
-    from meanfield.line import Grid as Grid
+    from meanfield.mesh import Grid as Grid
     from meanfield.particles import simulate as simulate
     from meanfield.pde import solve as solve
     from meanfield.potentials import DoubleWell as DoubleWell

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, gmres
 
 from meanfield._checks import Array
 from meanfield.dataset import dataset
-from meanfield.line import Grid, Line
+from meanfield.mesh import Grid, Mesh, mesh_of
 from meanfield.problem import Problem
 
 __all__ = ["gibbs"]
@@ -40,38 +40,38 @@ def gibbs(problem: Problem, grid: Grid) -> xr.Dataset:
 
     Source: method.md (7.5), 7.3.
     """
-    line = Line(problem, grid)
+    mesh = mesh_of(problem, grid)
     beta = problem.inverse_temperature
     if math.isinf(beta):
         raise ValueError("gibbs needs a finite inverse_temperature, got inf; the gradient flow comes to rest under solve")
     # continuation: from where log rho changes by about 1, doubling beta
-    span = float(np.ptp(line.potential)) + (float(np.abs(line.kernel).sum()) / (line.high - line.low)
-                                            if line.kernel is not None else 0.0)
+    flat, _ = mesh.density("uniform")
+    span = float(np.ptp(mesh.potential)) + float(np.abs(mesh.convolve(flat)).max())
     stages = max(0, math.ceil(math.log2(max(beta * span, 1.0) / 4.0)))
-    log_rho = np.full(line.cells, -math.log(line.high - line.low))
+    log_rho = np.log(flat)
     for stage in range(stages, -1, -1):
-        log_rho, residual = _newton(line, beta / 2.0**stage, log_rho, _TOLERANCE if stage == 0 else 1e-3)
+        log_rho, residual = _newton(mesh, beta / 2.0**stage, log_rho, _TOLERANCE if stage == 0 else 1e-3)
     rho = np.exp(log_rho)
-    rho /= rho.sum() * line.width
-    parts = line.energies(rho)
+    rho /= mesh.mass(rho)
+    parts = mesh.energies(rho)
     return dataset("gibbs", {"density": rho, "free_energy": parts.free_energy, "energy": parts.energy,
                              "entropy": parts.entropy, "residual": residual},
-                   {"x": line.x}, settings={"problem": problem, "cells": line.cells})
+                   dict(zip(mesh.names, mesh.centers, strict=True)), settings={"problem": problem, "cells": grid.cells})
 
 
-def _image(line: Line, beta: float, log_rho: Array) -> tuple[Array, Array]:
-    """log of the fixed-point map of rho, and its weights h rho (which sum to 1)."""
-    exponent = -beta * (line.potential + line.convolve(np.exp(log_rho)))
+def _image(mesh: Mesh, beta: float, log_rho: Array) -> tuple[Array, Array]:
+    """log of the fixed-point map of rho, and its weights volume times rho (which sum to 1)."""
+    exponent = -beta * (mesh.potential + mesh.convolve(np.exp(log_rho)))
     top = exponent.max()
-    weights = np.exp(exponent - top)
+    weights = mesh.volumes * np.exp(exponent - top)
     total = weights.sum()
-    return exponent - top - math.log(total * line.width), weights / total
+    return exponent - top - math.log(total), weights / total
 
 
-def _newton(line: Line, beta: float, log_rho: Array, tolerance: float) -> tuple[Array, float]:
+def _newton(mesh: Mesh, beta: float, log_rho: Array, tolerance: float) -> tuple[Array, float]:
     """Solve log rho - log image(rho) = 0. The derivative of the left side along d is
     d + beta (g * (rho d) - mean of it under the image)."""
-    image, weights = _image(line, beta, log_rho)
+    image, weights = _image(mesh, beta, log_rho)
     defect = log_rho - image
     size = float(np.abs(defect).max())
     # round-off of beta U, below which no iteration gets
@@ -79,28 +79,29 @@ def _newton(line: Line, beta: float, log_rho: Array, tolerance: float) -> tuple[
     for _ in range(60):
         if size <= max(tolerance, floor):
             break
-        if line.kernel is None:
+        if mesh.convolution is None:
             log_rho = image
         else:
             rho = np.exp(log_rho)
 
             def derivative(d: Array, rho: Array = rho, weights: Array = weights) -> Array:
-                pushed = beta * line.convolve(rho * d)
-                shifted: Array = d + pushed - float(weights @ pushed)
-                return shifted
+                d = d.reshape(mesh.shape)
+                pushed = beta * mesh.convolve(rho * d)
+                return (d + pushed - float(np.sum(weights * pushed))).ravel()
 
-            operator = LinearOperator((line.cells, line.cells), matvec=derivative, dtype=np.float64)
+            operator = LinearOperator((rho.size, rho.size), matvec=derivative, dtype=np.float64)
             # an unfinished solve still gives a direction; the damping below judges it
-            step, _ = gmres(operator, -defect, rtol=min(1e-3, max(0.1 * size, 1e-8)), restart=200, maxiter=10)
+            step, _ = gmres(operator, -defect.ravel(), rtol=min(1e-3, max(0.1 * size, 1e-8)), restart=200, maxiter=10)
+            step = step.reshape(mesh.shape)
             step *= min(1.0, _LARGEST_STEP / max(float(np.abs(step).max()), 1e-300))
             damping = 1.0
             while damping > 1e-4:
-                trial = _image(line, beta, log_rho + damping * step)
+                trial = _image(mesh, beta, log_rho + damping * step)
                 if float(np.abs(log_rho + damping * step - trial[0]).max()) < size:
                     break
                 damping /= 2
             log_rho = log_rho + damping * step
-        image, weights = _image(line, beta, log_rho)
+        image, weights = _image(mesh, beta, log_rho)
         defect = log_rho - image
         previous, size = size, float(np.abs(defect).max())
         if size >= previous and size <= 100 * max(tolerance, floor):

@@ -10,10 +10,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "meanfield"
 LAYERS = [
     ("ground", {"_numba", "_rng", "_checks", "registry"}),
-    ("words", {"domain", "potentials", "interactions", "problem", "dataset", "line", "checkpoint", "annealing"}),
+    ("words", {"domain", "potentials", "interactions", "problem", "dataset", "mesh", "checkpoint", "annealing"}),
     ("loops", {"kernels", "pairforces", "pairsum"}),
-    ("engines", {"forces", "record", "schemes", "adaptive", "flow", "metropolis", "particles", "pde", "equilibrium",
-                 "examples"}),
+    ("engines", {"forces", "record", "schemes", "adaptive", "flow", "metropolis", "particles", "sweeps", "stepping", "pde",
+                 "equilibrium", "examples"}),
     ("reading", {"diagnostics"}),
     ("learning", {"learning", "attention"}),
     ("edge", {"experiments", "report", "plots", "cli", "doctor"}),

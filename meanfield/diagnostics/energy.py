@@ -10,7 +10,7 @@ import xarray as xr
 from meanfield import _checks
 from meanfield._checks import Array
 from meanfield._numba import with_threads
-from meanfield.line import Grid, Line
+from meanfield.mesh import Grid, mesh_of
 from meanfield.pairforces import add_energies
 from meanfield.problem import Problem
 
@@ -58,7 +58,7 @@ def free_energy(problem: Problem, density: Any) -> Any:
     if isinstance(density, xr.DataArray):
         labelled = density.transpose(..., "x")
         if "x" in labelled.coords and labelled.sizes["x"] > 1:
-            x = Line(problem, Grid(labelled.sizes["x"])).x
+            x = mesh_of(problem, Grid(labelled.sizes["x"])).centers[0]
             if not np.allclose(labelled["x"].values, x, rtol=0, atol=1e-6 * (x[-1] - x[0])):
                 raise ValueError(f"density must be on equal cells of {problem.domain!r}, in order, got x from "
                                  f"{float(labelled['x'][0]):g} to {float(labelled['x'][-1]):g}")
@@ -69,9 +69,9 @@ def free_energy(problem: Problem, density: Any) -> Any:
     rho: Array = _checks.finite_array("density", density)
     if rho.ndim < 1 or rho.shape[-1] < 2:
         raise ValueError(f"density must have shape (..., cell) with at least 2 cells, got {rho.shape}")
-    line = Line(problem, Grid(rho.shape[-1]))
-    rows = rho.reshape(-1, line.cells)
+    mesh = mesh_of(problem, Grid(rho.shape[-1]))
+    rows = rho.reshape(-1, *mesh.shape)
     for row in rows:
-        line.density(row)  # refuses what is no density
-    values = np.array([line.energies(row).free_energy for row in rows])
+        mesh.density(row)  # refuses what is no density
+    values = np.array([mesh.energies(row).free_energy for row in rows])
     return float(values[0]) if rho.ndim == 1 else values.reshape(rho.shape[:-1])

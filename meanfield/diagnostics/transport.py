@@ -17,7 +17,7 @@ from meanfield import _checks
 from meanfield._checks import Array
 from meanfield.dataset import VARIABLES
 from meanfield.kernels.transport import transport_cost
-from meanfield.line import MASS_TOLERANCE
+from meanfield.mesh import MASS_TOLERANCE
 
 __all__ = ["Quantile", "atoms", "cells", "transport_1d", "wasserstein"]
 

@@ -1,8 +1,9 @@
-"""Finite volumes on a line: Scharfetter-Gummel fluxes and the tridiagonal systems they make.
+"""Finite volumes along one axis: Scharfetter-Gummel fluxes and the tridiagonal systems they make, for many lines at once.
 
-The flux through the face between cells i and i+1 is J = up_i rho_i - down_i rho_{i+1}, with no flux through the walls.
-up and down are positive, and J vanishes exactly on rho ~ exp(-U / T): mass, positivity and discrete Gibbs states are
-kept by construction. T = 0 gives the upwind flux.
+Arrays are (cell, line): the sweep goes along the first axis, and the second is what the compiler vectorises. The flow
+through the face between cells i and i+1 of a line is up_i rho_i - down_i rho_{i+1}, with no flow through the walls. up and
+down are positive, and the flow vanishes exactly on rho ~ exp(-U / T): mass, positivity and discrete Gibbs states are kept
+by construction. T = 0 gives the upwind flux.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ __all__ = ["face_coefficients", "implicit_solve"]
 
 @njit(inline=True)
 def _bernoulli(z):  # type: ignore[no-untyped-def]
-    """z / (e^z - 1); the series below 1e-3 is exact to 1e-16."""
-    if abs(z) < 1e-3:
+    """z / (e^z - 1) for z >= 0; the series below 1e-3 is exact to 1e-16."""
+    if z < 1e-3:
         return 1.0 - 0.5 * z + z * z / 12.0 - z * z * z * z / 720.0
     if z > 700.0:
         return 0.0
@@ -25,44 +26,49 @@ def _bernoulli(z):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def face_coefficients(drift_potential, temperature, width, up, down):  # type: ignore[no-untyped-def]
-    """up = T B(dU / T) / h^2 and down = T B(-dU / T) / h^2 on the inner faces, dU = U_{i+1} - U_i."""
-    scale = 1.0 / (width * width)
-    for i in range(up.size):
-        rise = drift_potential[i + 1] - drift_potential[i]
-        # B(-z) = B(z) + z, taken from the side where B does not cancel
-        if temperature <= 1e-14 * abs(rise):
-            up[i] = scale * max(-rise, 0.0)
-            down[i] = scale * max(rise, 0.0)
-        elif rise > 0.0:
-            b = temperature * _bernoulli(rise / temperature)
-            up[i] = scale * b
-            down[i] = scale * (b + rise)
-        else:
-            b = temperature * _bernoulli(-rise / temperature)
-            up[i] = scale * (b - rise)
-            down[i] = scale * b
+def face_coefficients(drift_potential, temperature, conductance, up, down):  # type: ignore[no-untyped-def]
+    """up = c T B(dU / T) and down = c T B(-dU / T) on the faces i | i + 1, dU = U_{i+1} - U_i, c the conductance.
+
+    The last row is the face between the last cell and the first (c = 0 without a period).
+    """
+    m, lines = drift_potential.shape
+    for i in range(m):
+        after = i + 1 if i < m - 1 else 0
+        for j in range(lines):
+            rise = drift_potential[after, j] - drift_potential[i, j]
+            c = conductance[i, j]
+            # B(-z) = B(z) + z, taken from the side where B does not cancel
+            b = 0.0
+            if temperature > 1e-14 * abs(rise):
+                b = temperature * _bernoulli(abs(rise) / temperature)
+            up[i, j] = c * (b + max(-rise, 0.0))
+            down[i, j] = c * (b + max(rise, 0.0))
 
 
 @njit()
-def implicit_solve(up, down, step, rhs, out, work):  # type: ignore[no-untyped-def]
-    """out = (1 - step A)^{-1} rhs by elimination without subtraction.
+def implicit_solve(volume, up, down, step, rhs, out, work):  # type: ignore[no-untyped-def]
+    """out = (volume + step L)^{-1} volume rhs along each line with walls, L the outflow, by elimination without subtraction.
 
-    1 - step A is an M-matrix with unit column sums. The pivot of row i is 1 + step up_i + d_i with d_i = step down_{i-1}
-    (1 + d_{i-1}) / pivot_{i-1} >= 0, so no pivot cancels and a non-negative right side stays non-negative.
+    volume + step L is an M-matrix whose column sums are the volumes. The pivot of row i is volume_i + step up_i + d_i with
+    d_i = step down_{i-1} (volume_{i-1} + d_{i-1}) / pivot_{i-1} >= 0, so no pivot cancels and a non-negative right side
+    stays non-negative. ``work`` is (2, cell, line).
     """
-    m = rhs.size
-    excess = 0.0  # d_i
-    carried = 0.0
-    for i in range(m):
-        leave = step * up[i] if i < m - 1 else 0.0
-        pivot = 1.0 + excess + leave
-        value = (rhs[i] + carried) / pivot
-        out[i] = value
-        if i < m - 1:
-            enter = step * down[i]
-            work[i] = enter / pivot
-            carried = leave * value
-            excess = enter * (1.0 + excess) / pivot
+    m, lines = rhs.shape
+    for j in range(lines):
+        work[1, 0, j] = 0.0  # d_i
+        out[0, j] = volume[0, j] * rhs[0, j]  # what has reached the cell
+    for i in range(m - 1):
+        for j in range(lines):
+            excess = work[1, i, j]
+            leave, enter = step * up[i, j], step * down[i, j]
+            inverse = 1.0 / (volume[i, j] + excess + leave)
+            value = out[i, j] * inverse
+            out[i, j] = value
+            work[0, i, j] = enter * inverse
+            work[1, i + 1, j] = enter * (volume[i, j] + excess) * inverse
+            out[i + 1, j] = volume[i + 1, j] * rhs[i + 1, j] + leave * value
+    for j in range(lines):
+        out[m - 1, j] /= volume[m - 1, j] + work[1, m - 1, j]
     for i in range(m - 2, -1, -1):
-        out[i] += work[i] * out[i + 1]
+        for j in range(lines):
+            out[i, j] += work[0, i, j] * out[i + 1, j]

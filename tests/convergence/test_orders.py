@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import meanfield as mf
-from meanfield.line import Line
-from meanfield.pde import _Stepper
+from meanfield.mesh import mesh_of
+from meanfield.stepping import Stepper
 
 
 def test_solve_is_second_order_in_space(truths):
@@ -39,10 +39,10 @@ def test_solve_is_second_order_in_space(truths):
 def test_solve_is_second_order_in_time():
     """Fixed steps on one grid against a run with steps sixteen times finer than the finest."""
     problem = mf.Problem(mf.Interval(-3, 3), mf.Quadratic(), mf.Log(), 10.0)
-    line = Line(problem, mf.Grid(200))
-    rho, _ = line.density(lambda x: (0.7 * np.exp(-((x + 1) ** 2) / 0.18) + 0.3 * np.exp(-((x - 1) ** 2) / 0.18))
+    mesh = mesh_of(problem, mf.Grid(200))
+    rho, _ = mesh.density(lambda x: (0.7 * np.exp(-((x + 1) ** 2) / 0.18) + 0.3 * np.exp(-((x - 1) ** 2) / 0.18))
                           / np.sqrt(0.18 * np.pi))
-    stepper = _Stepper(line, 1.0)
+    stepper = Stepper(mesh, 1.0)
 
     def advance(n):
         state = rho
@@ -52,7 +52,7 @@ def test_solve_is_second_order_in_time():
 
     reference = advance(5120)
     n = np.array([40, 80, 160, 320])
-    errors = np.array([np.abs(advance(k) - reference).sum() * line.width for k in n])
+    errors = np.array([mesh.mass(np.abs(advance(k) - reference)) for k in n])
     rate = mf.fit_rate(n, errors)
     assert abs(rate.slope + 2) < max(4 * rate.stderr, 0.1)
     assert errors[-1] < 1e-5

@@ -37,7 +37,7 @@ def test_bug_38_editing_a_callee_is_seen(copy, tmp_path):
     assert run(path=copy, **cache) == before
     flux = copy / "meanfield" / "kernels" / "flux.py"
     source = flux.read_text()
-    changed = source.replace("scale = 1.0 / (width * width)", "scale = 2.0 / (width * width)")
+    changed = source.replace("c = conductance[i, j]", "c = 2.0 * conductance[i, j]")
     assert changed != source
     flux.write_text(changed)
     assert run(path=copy, **cache)[1] != before[1]
