@@ -55,9 +55,11 @@ def gibbs(problem: Problem, grid: Grid) -> xr.Dataset:
     rho = np.where(inside, np.exp(log_rho), 0.0)
     rho /= mesh.mass(rho)
     parts = mesh.energies(rho)
-    return dataset("gibbs", {"density": rho, "free_energy": parts.free_energy, "energy": parts.energy,
-                             "entropy": parts.entropy, "residual": residual},
-                   dict(zip(mesh.names, mesh.centers, strict=True)), settings={"problem": problem, "cells": grid.cells})
+    result = dataset("gibbs", {"density": rho, "free_energy": parts.free_energy, "energy": parts.energy,
+                                "entropy": parts.entropy, "residual": residual},
+                     dict(zip(mesh.names, mesh.centers, strict=True)), settings={"problem": problem, "cells": grid.cells})
+    result.attrs.update(mesh.recorded([rho]))
+    return result
 
 
 def _image(mesh: Mesh, beta: float, log_rho: Array) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import digamma, gamma, hyp2f1, rgamma
@@ -71,9 +71,9 @@ def double_averages(kernel: Interaction, widths: tuple[float, ...], counts: tupl
     for sign in itertools.product((1.0, -1.0), repeat=dim):
         if sign in signs:
             block = _moments(kernel, widths, cells, periods, sign)
-        flipped = [a for a in range(dim) if sign[a] < 0]
+        flipped = tuple(a for a in range(dim) if sign[a] < 0)
         place = tuple(slice(0, n) if s < 0 else slice(n, 2 * n) for s, n in zip(sign, cells, strict=True))
-        moments[(slice(None),) * dim + place] = np.flip(block, [*flipped, *[a + dim for a in flipped]])
+        moments[(slice(None),) * dim + place] = np.flip(block, flipped + tuple(a + dim for a in flipped))
     axis = dim - 1  # where the first remaining axis of cells stands, behind the remaining axes of flanks
     for m in counts:
         falling, rising = moments[0], moments[1]
@@ -111,9 +111,10 @@ def _moments(kernel: Interaction, widths: tuple[float, ...], cells: tuple[int, .
     near = [gauss(_NEAR_POINTS, p * math.ceil(h / min(widths))) for p, h in zip(halves, widths, strict=True)]
     moments = _tensor(energy, cells, far)
     block = tuple(min(n, math.ceil(_NEAR * max(widths) / h)) for n, h in zip(cells, widths, strict=True))
-    moments[(..., *[slice(n) for n in block])] = _tensor(energy, block, near)
+    flanks = (slice(None),) * dim
+    moments[flanks + tuple(slice(n) for n in block)] = _tensor(energy, block, near)
     closed = kernel.corner_moments(widths)
-    moments[(..., *[0] * dim)] = _corner(energy, widths) if closed is None else closed
+    moments[flanks + (0,) * dim] = _corner(energy, widths) if closed is None else closed
     return moments
 
 
@@ -157,8 +158,8 @@ def power_corner(s: float, widths: tuple[float, ...]) -> Array:
     """The moments of the cell at the origin of r^-s, or of -log r for s = 0: exact along rays, s < dim."""
     dim = len(widths)
 
-    def radial(n: Array) -> Array:  # int_0^1 u^(n + dim - 1) u^-s du, or that of -log u
-        return 1.0 / (n + dim - s) if s else 1.0 / np.square(n + dim)
+    def radial(n: Any) -> Any:  # int_0^1 u^(n + dim - 1) u^-s du, or that of -log u
+        return 1.0 / (n + dim - s) if s else 1.0 / (n + dim) ** 2
 
     if dim == 1:
         monomials = radial(np.arange(2.0))
@@ -172,7 +173,7 @@ def power_corner(s: float, widths: tuple[float, ...]) -> Array:
     for turned, (h, other) in enumerate((widths, widths[::-1])):
         q = h**2 + (other * v) ** 2
         for a, b in itertools.product((0, 1), repeat=2):
-            n = np.float64(a + b)
+            n = float(a + b)
             power = v ** (a if turned else b) * share
             m[a, b] += (np.sum(power * q ** (-s / 2)) * radial(n) if s else
                         np.sum(power) * radial(n) - 0.5 * np.sum(power * np.log(q)) / (n + 2))

@@ -7,7 +7,8 @@ nothing else, so a geometry is a function that fills these in: ``cartesian``, ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -151,6 +152,16 @@ class Mesh:
             return None
         ends = [np.abs(np.take(rho, (-1,) if name == "r" else (0, -1), axis=a)).max() for a, name in enumerate(self.names)]
         return float(max(ends) * self.volumes.sum())
+
+    def recorded(self, densities: Iterable[Array]) -> dict[str, float]:
+        """The attribute ``truncation`` of a result on a window, the largest over its densities; warns above 1e-6."""
+        found = [value for value in map(self.truncation, densities) if value is not None]
+        if not found:
+            return {}
+        if max(found) > TRUNCATION_TOLERANCE:
+            warnings.warn(f"the density at the ends of the window amounts to a mass of {max(found):.2g}, above "
+                          f"{TRUNCATION_TOLERANCE:g}; take a wider window", stacklevel=4)
+        return {"truncation": max(found)}
 
     def density(self, initial: str | Array | Callable[..., Array]) -> tuple[Array, float]:
         """Cell averages from a name, a function of the coordinates (x), (x, y) or (r), or cell averages; also the mass

@@ -53,7 +53,8 @@ def axes(sides: tuple[tuple[float, float], ...],
          shape: tuple[int, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
     """Centres, edges and width of the cells along each axis."""
     widths = tuple((high - low) / m for (low, high), m in zip(sides, shape, strict=True))
-    centers = tuple(low + h * (np.arange(m) + 0.5) for (low, _), h, m in zip(sides, widths, shape, strict=True))
+    middles = [np.arange(m, dtype=np.float64) + 0.5 for m in shape]
+    centers = tuple(low + h * middle for (low, _), h, middle in zip(sides, widths, middles, strict=True))
     edges = tuple(np.append(x - 0.5 * h, high) for (_, high), h, x in zip(sides, widths, centers, strict=True))
     return centers, edges, widths
 

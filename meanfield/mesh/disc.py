@@ -64,7 +64,7 @@ def _quadrants(edge: Array) -> list[tuple[Array, Array]]:
 
 
 def _quadrant_areas(radius: float, a: Array, b: Array, c: Array, d: Array) -> Array:
-    """Area of [a, b] x [c, d] inside the circle, 0 <= a <= b and 0 <= c <= d: int_a^b clip(sqrt(R^2 - x^2) - c, 0, d - c)."""
+    """Area of [a, b] x [c, d] inside the circle, 0 <= a and 0 <= c: int_a^b clip(sqrt(R^2 - x^2) - c, 0, d - c) dx."""
     a, b = a[:, None], b[:, None]
     full = np.clip(np.sqrt(np.maximum(radius**2 - d**2, 0.0)), a, b)  # up to here the column is filled
     empty = np.clip(np.sqrt(np.maximum(radius**2 - c**2, 0.0)), a, b)  # from here on it is not met

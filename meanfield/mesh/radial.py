@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meanfield._checks import Array
 from meanfield.domain import Ball
@@ -37,7 +38,7 @@ def radial(problem: Problem, grid: Grid) -> Mesh:
         if not kernel.radial:
             raise ValueError(f"a radial grid needs an interaction of |x - y| alone, got {kernel!r}")
     width = high / m
-    r = width * (np.arange(m) + 0.5)
+    r = width * (np.arange(m, dtype=np.float64) + 0.5)
     edges = np.append(r - 0.5 * width, high)
     edges[0] = 0.0
     sphere = 2.0 * math.pi ** (dim / 2) / math.gamma(dim / 2)
@@ -98,7 +99,7 @@ def shell_averages(kernel: Interaction, dim: int, edges: Array) -> Array:
     return averages
 
 
-def _near(kernel: Interaction, dim: int, width: float, rows: Array, k: int, rule: tuple[Array, Array]) -> Array:
+def _near(kernel: Interaction, dim: int, width: float, rows: NDArray[np.int_], k: int, rule: tuple[Array, Array]) -> Array:
     """Averages over shells i and i + k: first along r at a fixed gap r' - r = h t, then over t in [k - 1, k + 1]."""
     node, share = rule
     total, mass = np.zeros(len(rows)), np.zeros(len(rows))
