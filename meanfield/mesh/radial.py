@@ -92,7 +92,8 @@ def shell_averages(kernel: Interaction, dim: int, edges: Array) -> Array:
     for k in range(min(_NEAR, m)):
         # the first shell has radii as small as the gap: its own graded panels
         rows = np.arange(1, m - k)
-        averages[rows, rows + k] = _near(kernel, dim, width, rows, k, gauss(10))
+        if rows.size:
+            averages[rows, rows + k] = _near(kernel, dim, width, rows, k, gauss(10))
         averages[0, k] = _near(kernel, dim, width, np.array([0]), k, graded(10, 0.25, 10))[0]
     upper = np.triu_indices(m, 1)
     averages[upper[::-1]] = averages[upper]
@@ -118,7 +119,7 @@ def _near(kernel: Interaction, dim: int, width: float, rows: NDArray[np.int_], k
 
 def _gaps(kernel: Interaction, dim: int) -> tuple[Array, Array]:
     """A rule for gaps in [0, 1] that resolves gap^(dim-1-s) (a power of the node makes its leading term a constant)."""
-    node, share = graded(12, 0.125, 17)
+    node, share = graded(12, 0.125, 12)
     law = kernel.law
     if law is not None and not law.softening and law.s > dim - 1:
         power = 1.0 / (dim - law.s)
