@@ -23,6 +23,7 @@ __all__ = ["double_averages", "gauss", "graded", "graded_sphere_average", "power
 
 _NEAR = 8  # cells (of the longer side) up to which a pair counts as near
 _NEAR_POINTS, _FAR_POINTS = 16, 5  # beyond 8 cells the nearest singularity is 17 half cells away: 34^-10 = 5e-16
+_TERMS = 56  # of power series at arguments up to 1/2
 _VALUES = 2**18  # of the kernel at once
 Energy = Callable[..., Array]
 
@@ -204,11 +205,12 @@ def graded_sphere_average(kernel: Interaction, r: Array, gap: Array, dim: int) -
         done += part.size
         node, weight = gauss(14, panels)
         e, c = ratio[part, None], chord[part, None]
-        u = reach[part, None] * node
-        sine = e * np.sinh(u)
+        rise = np.exp(reach[part, None] * node)
+        fall = 1.0 / rise
+        sine, cosh = 0.5 * e * (rise - fall), 0.5 * (rise + fall)
         cosine = np.sqrt(1.0 - np.square(sine))
-        near = weight * reach[part, None] * (2.0 * sine * cosine) ** (dim - 2) * 2.0 * e * np.cosh(u) / cosine
-        out[part] = ((kernel.value(c * e * np.cosh(u)) * near).sum(axis=1)
+        near = weight * reach[part, None] * (2.0 * sine * cosine) ** (dim - 2) * 2.0 * e * cosh / cosine
+        out[part] = ((kernel.value(c * e * cosh) * near).sum(axis=1)
                      + kernel.value(c * np.sqrt(np.square(e) + np.square(half))) @ far)
     return (out / (math.sqrt(math.pi) * math.gamma((dim - 1) / 2) / math.gamma(dim / 2))).reshape(r.shape)
 
@@ -238,24 +240,33 @@ def power_sphere_average(s: float, r: Array, gap: Array, softening: float, dim: 
 
 
 def _hypergeometric(a: float, b: float, c: float, y: Array) -> Array:
-    """2F1(a, b; c; 1 - y) on 0 < y <= 1, with the digits of y near 0 (DLMF 15.8.1, 15.8.4 and 15.8.10)."""
+    """2F1(a, b; c; 1 - y) on 0 < y <= 1, with the digits of y near 0 (DLMF 15.2.1, 15.8.1, 15.8.4 and 15.8.10)."""
     excess = c - a - b
     if excess < 0.0:
         return np.asarray(y**excess * _hypergeometric(c - a, c - b, c, y))
-    if excess > 0.5:
-        return np.asarray(hyp2f1(a, b, c, 1.0 - y))
-    small = y < 0.3
+    if excess > 0.5 and abs(excess - round(excess)) < 1e-3:
+        return np.asarray(hyp2f1(a, b, c, 1.0 - y))  # bounded at y = 0; the two terms below would cancel
+    small = y < 0.5
     out = np.empty_like(y)
-    out[~small] = hyp2f1(a, b, c, 1.0 - y[~small])
+    out[~small] = _series(a, b, c, 1.0 - y[~small])
     near = y[small]
-    if excess < 1e-8:  # the two terms below would cancel; their limit is a logarithm
+    if excess < 1e-8:  # here their limit is a logarithm
         value, term, log = np.zeros_like(near), np.ones_like(near), np.log(near)
-        for k in range(32):
+        for k in range(_TERMS):
             value += term * (2 * digamma(k + 1) - digamma(a + k) - digamma(b + k) - log)
             term *= (a + k) * (b + k) / (k + 1) ** 2 * near
         out[small] = gamma(c) * rgamma(a) * rgamma(b) * value
         return out
-    regular = gamma(excess) * rgamma(c - a) * rgamma(c - b) * hyp2f1(a, b, 1.0 - excess, near)
-    singular = gamma(-excess) * rgamma(a) * rgamma(b) * hyp2f1(c - a, c - b, 1.0 + excess, near)
+    regular = gamma(excess) * rgamma(c - a) * rgamma(c - b) * _series(a, b, 1.0 - excess, near)
+    singular = gamma(-excess) * rgamma(a) * rgamma(b) * _series(c - a, c - b, 1.0 + excess, near)
     out[small] = gamma(c) * (regular + near**excess * singular)
     return out
+
+
+def _series(a: float, b: float, c: float, y: Array) -> Array:
+    """2F1(a, b; c; y) for 0 <= y <= 1/2 by its series: a tenth of the time of scipy's."""
+    total = np.ones_like(y)
+    for k in range(_TERMS, -1, -1):
+        total *= (a + k) * (b + k) / ((c + k) * (k + 1.0)) * y
+        total += 1.0
+    return total
