@@ -30,6 +30,7 @@ _WHERE = {
     "pde": ("solve",),
     "equilibrium": ("gibbs",),
     "diagnostics.transport": ("wasserstein",),
+    "diagnostics.sliced": ("sliced_wasserstein",),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.rates": ("fit_rate",),
     "diagnostics.histogram": ("density_histogram",),
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
     from meanfield.diagnostics.rates import fit_rate as fit_rate
+    from meanfield.diagnostics.sliced import sliced_wasserstein as sliced_wasserstein
     from meanfield.diagnostics.transport import wasserstein as wasserstein
     from meanfield.domain import Ball as Ball
     from meanfield.domain import Box as Box

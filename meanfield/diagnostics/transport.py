@@ -7,7 +7,9 @@ the distance is one sort and one sweep; nothing is resampled or binned.
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +21,10 @@ from meanfield.dataset import VARIABLES
 from meanfield.kernels.transport import transport_cost
 from meanfield.mesh import MASS_TOLERANCE
 
-__all__ = ["Quantile", "atoms", "cells", "transport_1d", "wasserstein"]
+__all__ = ["Quantile", "atoms", "cells", "matched", "measure_of", "order_of_distance", "over_other_dims", "transport_1d",
+           "wasserstein"]
+
+_CORE = ("particle", "component", "x", "y", "r")  # dims of a measure itself
 
 
 class Quantile(NamedTuple):
@@ -71,19 +76,12 @@ def transport_1d(a: Quantile, b: Quantile, *, order: float = 1) -> float:
 
     Source: Villani (2003), theorem 2.18.
     """
-    p = _order(order)
+    p = order_of_distance(order)
     largest = float(transport_cost(*a, *b, math.inf, 1.0))
     if largest == 0.0 or math.isinf(p):
         return largest
     cost = float(transport_cost(*a, *b, p, largest))
     return float(largest * cost ** (1.0 / p))
-
-
-def _order(order: float) -> float:
-    p = _checks.positive("order", order, infinite=True)
-    if p < 1:
-        raise ValueError(f"order must be at least 1, got {order!r}")
-    return p
 
 
 def wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1) -> xr.DataArray:
@@ -93,41 +91,78 @@ def wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1) -> xr.DataArr
     (``a``'s, if they are equally long), each of its times is matched to the other's nearest, and refused if that is
     further away than half a saving interval. Two run axes are matched by their labels, and refused if those differ.
 
+    Where a density is radial (over r), both sides are the laws of |x|: for two measures that are symmetric under rotations
+    this is W_p itself, else a lower bound. Above one dimension ``sliced_wasserstein`` compares positions and densities.
+
     Returns a DataArray in units of length, the order p in its attributes. Raises ValueError for Datasets without
     ``position`` or ``density``, dimensions above 1, and times that do not match.
     """
-    p = _order(order)
-    mu, nu = _measure("a", a), _measure("b", b)
+    p = order_of_distance(order)
+    radial = any("r" in value["density"].dims for value in (a, b) if isinstance(value, xr.Dataset) and "density" in value)
+    mu, nu = matched(_measure("a", a, radial), _measure("b", b, radial))
+    left, right = _quantiles(mu), _quantiles(nu)
+    return over_other_dims(mu, nu, lambda at: transport_1d(left.at(at), right.at(at), order=p), name="wasserstein",
+                           attrs={"long_name": f"Wasserstein distance W_{p:g}" + (" of the radii" if radial else ""),
+                                  "units": VARIABLES["wasserstein"].units, "order": p})
+
+
+def over_other_dims(mu: xr.DataArray, nu: xr.DataArray, distance: Callable[[dict[Any, int]], float], *, name: str,
+                    attrs: dict[str, Any]) -> xr.DataArray:
+    """``distance`` at every entry of the dims that are not the measures' own (run and time first)."""
+    sizes = {d: n for m in (nu, mu) for d, n in m.sizes.items() if d not in _CORE}
+    dims = [d for d in ("run", "time") if d in sizes] + [d for d in sizes if d not in ("run", "time")]
+    values = np.empty([sizes[d] for d in dims])
+    for index in np.ndindex(values.shape):
+        values[index] = distance(dict(zip(dims, index, strict=True)))
+    coords = {d: m[d] for m in (nu, mu) for d in dims if d in m.coords}
+    return xr.DataArray(values, dims=dims, coords=coords, name=name, attrs=attrs)
+
+
+def matched(mu: xr.DataArray, nu: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """The two measures with their times and runs matched, as ``wasserstein`` describes."""
     if "time" in mu.dims and "time" in nu.dims:
-        mu, nu = _matched(mu, nu)
+        mu, nu = _same_times(mu, nu)
     if "run" in mu.dims and "run" in nu.dims:
         nu = _same_runs(mu, nu)
-    left, right = _quantiles(mu), _quantiles(nu)
-    sizes = {d: n for m in (nu, mu) for d, n in m.sizes.items() if d not in ("particle", "x")}
-    dims = [d for d in ("run", "time") if d in sizes] + [d for d in sizes if d not in ("run", "time")]
-    distance = np.empty([sizes[d] for d in dims])
-    for index in np.ndindex(distance.shape):
-        at = dict(zip(dims, index, strict=True))
-        distance[index] = transport_1d(left.at(at), right.at(at), order=p)
-    coords = {d: m[d] for m in (nu, mu) for d in dims if d in m.coords}
-    return xr.DataArray(distance, dims=dims, coords=coords, name="wasserstein",
-                        attrs={"long_name": f"Wasserstein distance W_{p:g}", "units": VARIABLES["wasserstein"].units,
-                               "order": p})
+    return mu, nu
 
 
-def _measure(name: str, value: Any) -> xr.DataArray:
+def order_of_distance(order: float) -> float:
+    """The order p of W_p: at least 1, or inf."""
+    p = _checks.positive("order", order, infinite=True)
+    if p < 1:
+        raise ValueError(f"order must be at least 1, got {order!r}")
+    return p
+
+
+def _measure(name: str, value: Any, radial: bool) -> xr.DataArray:
+    measure = measure_of(name, value)
+    if measure.name == "position":
+        if radial:
+            length: xr.DataArray = (measure**2).sum("component") ** 0.5
+            return length.rename("position")
+        if measure.sizes.get("component", 1) != 1:
+            raise ValueError(f"wasserstein is exact in one dimension, but {name} has positions of "
+                             f"{measure.sizes['component']} components; take sliced_wasserstein")
+        return measure.isel(component=0, drop=True) if "component" in measure.dims else measure
+    if ("r" if radial else "x") not in measure.dims or "y" in measure.dims:
+        raise ValueError(f"wasserstein is exact in one dimension, but the density of {name} is over {measure.dims}; "
+                         "take sliced_wasserstein")
+    return measure.assign_attrs(dim=_radial_dim(value)) if radial else measure
+
+
+def measure_of(name: str, value: Any) -> xr.DataArray:
+    """The positions or the density of a Dataset."""
     found = [v for v in ("position", "density") if isinstance(value, xr.Dataset) and v in value]
     if len(found) != 1:
         raise ValueError(f"{name} must be a Dataset with a position or a density, got {type(value).__name__}")
     measure: xr.DataArray = value[found[0]]
-    if measure.name == "position":
-        if "component" in measure.dims and measure.sizes["component"] != 1:
-            raise ValueError("wasserstein is exact in one dimension, "
-                             f"but {name} has positions of {measure.sizes['component']} components")
-        return measure.isel(component=0, drop=True) if "component" in measure.dims else measure
-    if "x" not in measure.dims or "y" in measure.dims:
-        raise ValueError(f"wasserstein is exact in one dimension, but the density of {name} is over {measure.dims}")
     return measure
+
+
+def _radial_dim(value: xr.Dataset) -> int:
+    """Dimension of the ball of a radial density."""
+    return int(json.loads(value.attrs["config"])["problem"]["domain"]["dim"])
 
 
 def _same_runs(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:
@@ -139,9 +174,9 @@ def _same_runs(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:
     return b.sel(run=ours)
 
 
-def _matched(a: xr.DataArray, b: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+def _same_times(a: xr.DataArray, b: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     if b.sizes["time"] < a.sizes["time"]:
-        b, a = _matched(b, a)
+        b, a = _same_times(b, a)
         return a, b
     wanted, saved = a["time"].values, b["time"].values
     nearest = np.abs(saved[None, :] - wanted[:, None]).argmin(axis=1)
@@ -166,12 +201,21 @@ class _Quantiles(NamedTuple):
 
 
 def _quantiles(measure: xr.DataArray) -> _Quantiles:
-    core = "particle" if measure.name == "position" else "x"
+    core = "particle" if measure.name == "position" else "r" if "r" in measure.dims else "x"
     dims = tuple(d for d in measure.dims if d != core)
     values = measure.transpose(*dims, core).values
     if core == "particle":
         return _Quantiles(dims, {i: atoms(values[i]) for i in np.ndindex(values.shape[:-1])})
-    x = measure["x"].values
+    x = measure[core].values
     half = 0.5 * float(x[-1] - x[0]) / (x.size - 1)
     edges = np.append(x - half, x[-1] + half)
+    if core == "r":
+        values = values * _shell_means(edges, int(measure.attrs["dim"]))
     return _Quantiles(dims, {i: cells(edges, values[i]) for i in np.ndindex(values.shape[:-1])})
+
+
+def _shell_means(edges: Array, dim: int) -> Array:
+    """Mean of |S^(d-1)| r^(d-1) over each cell, which turns a density in space into that of the radius."""
+    area = 2.0 * math.pi ** (dim / 2) / math.gamma(dim / 2)
+    means: Array = area * np.diff(np.maximum(edges, 0.0)**dim) / (dim * np.diff(edges))
+    return means
