@@ -31,6 +31,7 @@ _WHERE = {
     "equilibrium": ("gibbs",),
     "diagnostics.transport": ("wasserstein",),
     "diagnostics.sliced": ("sliced_wasserstein",),
+    "diagnostics.sampling": ("monte_carlo_floor", "sample_density"),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.rates": ("fit_rate",),
     "diagnostics.histogram": ("density_histogram",),
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
     from meanfield.diagnostics.rates import fit_rate as fit_rate
+    from meanfield.diagnostics.sampling import monte_carlo_floor as monte_carlo_floor
+    from meanfield.diagnostics.sampling import sample_density as sample_density
     from meanfield.diagnostics.sliced import sliced_wasserstein as sliced_wasserstein
     from meanfield.diagnostics.transport import wasserstein as wasserstein
     from meanfield.domain import Ball as Ball

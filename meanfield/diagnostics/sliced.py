@@ -45,22 +45,22 @@ def directions(count: int, dim: int, seed: int = 0) -> Array:
     return unit
 
 
-def projected_cells(centers: tuple[Array, Array], density: Array, direction: Array) -> Quantile:
-    """The law of <direction, x> under a piecewise constant density on equal rectangles, as a quantile function.
+def projected_cells(centers: tuple[Array, Array], mass: Array, direction: Array) -> Quantile:
+    """The law of <direction, x> where each of equal rectangles holds its ``mass``, evenly spread, as a quantile function.
 
     A cell projects to a trapezoid, so the projected density is continuous and piecewise linear. Between its knots (four a
     cell, split up into a few thousand pieces where there are less) it is taken constant with the exact mass.
     ``direction`` must not lie on an axis.
     """
-    full = density > 0
+    full = mass > 0
     widths = [float(c[-1] - c[0]) / (c.size - 1) for c in centers]
     x, y = np.meshgrid(*centers, indexing="ij")
-    mass = density[full] * widths[0] * widths[1]
+    share = mass[full] / mass[full].sum()
     middle = direction[0] * x[full] + direction[1] * y[full]
     a, b = 0.5 * abs(direction[0]) * widths[0], 0.5 * abs(direction[1]) * widths[1]
     # the slope of a trapezoid of half bases a + b and |a - b| and of mass 1 changes by +-1 / (4 a b) at its four knots
     knots = np.concatenate([middle - (a + b), middle - abs(a - b), middle + abs(a - b), middle + (a + b)])
-    change = np.concatenate([mass, -mass, -mass, mass]) / (4.0 * a * b)
+    change = np.concatenate([share, -share, -share, share]) / (4.0 * a * b)
     order = np.argsort(knots, kind="stable")
     knots, slope = knots[order], np.cumsum(change[order])
     length = np.diff(knots)
@@ -70,10 +70,10 @@ def projected_cells(centers: tuple[Array, Array], density: Array, direction: Arr
     height = np.append((height[:-1, None] + slope[:-1, None] * length[:, None] * step).ravel(), height[-1])
     edges = np.append((knots[:-1, None] + length[:, None] * step).ravel(), knots[-1])
     length = np.diff(edges)
-    share = np.maximum(0.5 * (height[1:] + height[:-1]) * length, 0.0)
+    piece = np.maximum(0.5 * (height[1:] + height[:-1]) * length, 0.0)
     keep = length > 0
     edges = np.append(edges[:-1][keep], edges[-1])
-    return cells(edges, share[keep] / np.diff(edges) / share[keep].sum())
+    return cells(edges, piece[keep] / np.diff(edges) / piece[keep].sum())
 
 
 def sliced_wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1, n_directions: int = 64,
@@ -96,7 +96,7 @@ def sliced_wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1, n_dire
         raise ValueError(f"a and b must have the same dimension, got {_dim(mu)} and {_dim(nu)}")
     mu, nu = matched(mu, nu)
     thetas = directions(count, _dim(mu), _checks.seed_int(seed))
-    left, right = _Projections(mu, thetas), _Projections(nu, thetas)
+    left, right = _Projections(mu, thetas, a), _Projections(nu, thetas, b)
 
     def distance(at: dict[Any, int]) -> float:
         each = np.array([transport_1d(s, t, order=p) for s, t in zip(left.at(at), right.at(at), strict=True)])
@@ -123,8 +123,10 @@ def _dim(measure: xr.DataArray) -> int:
 class _Projections:
     """The projections of one entry of the other dims at a time; entries are asked for in order, so the last one is kept."""
 
-    def __init__(self, measure: xr.DataArray, thetas: Array) -> None:
+    def __init__(self, measure: xr.DataArray, thetas: Array, data: xr.Dataset) -> None:
         self._measure, self._thetas = measure, thetas
+        # cells that the boundary cuts hold less than their rectangle would
+        self._volume = data["cell_volume"].transpose("x", "y").values if "cell_volume" in data else 1.0
         self._own: dict[Any, int] | None = None
         self._last: list[Quantile] = []
 
@@ -137,7 +139,7 @@ class _Projections:
                 self._last = [atoms(points @ theta) for theta in self._thetas]
             else:
                 centers = (entry["x"].values, entry["y"].values)
-                values = entry.transpose("x", "y").values
+                values = entry.transpose("x", "y").values * self._volume
                 self._last = [projected_cells(centers, values, theta) for theta in self._thetas]
             self._own = own
         return self._last

@@ -148,7 +148,11 @@ def _measure(name: str, value: Any, radial: bool) -> xr.DataArray:
     if ("r" if radial else "x") not in measure.dims or "y" in measure.dims:
         raise ValueError(f"wasserstein is exact in one dimension, but the density of {name} is over {measure.dims}; "
                          "take sliced_wasserstein")
-    return measure.assign_attrs(dim=_radial_dim(value)) if radial else measure
+    if radial:  # the density of the radius
+        edges = _cell_edges(measure["r"].values)
+        measure = measure * xr.DataArray(_shell_means(edges, _radial_dim(value)), dims="r")
+        return measure.rename("density")
+    return measure
 
 
 def measure_of(name: str, value: Any) -> xr.DataArray:
@@ -206,12 +210,14 @@ def _quantiles(measure: xr.DataArray) -> _Quantiles:
     values = measure.transpose(*dims, core).values
     if core == "particle":
         return _Quantiles(dims, {i: atoms(values[i]) for i in np.ndindex(values.shape[:-1])})
-    x = measure[core].values
-    half = 0.5 * float(x[-1] - x[0]) / (x.size - 1)
-    edges = np.append(x - half, x[-1] + half)
-    if core == "r":
-        values = values * _shell_means(edges, int(measure.attrs["dim"]))
+    edges = _cell_edges(measure[core].values)
     return _Quantiles(dims, {i: cells(edges, values[i]) for i in np.ndindex(values.shape[:-1])})
+
+
+def _cell_edges(centers: Array) -> Array:
+    """Edges of equal cells."""
+    half = 0.5 * float(centers[-1] - centers[0]) / (centers.size - 1)
+    return np.append(centers - half, centers[-1] + half)
 
 
 def _shell_means(edges: Array, dim: int) -> Array:

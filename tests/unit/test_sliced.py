@@ -64,7 +64,7 @@ def test_projected_cells_have_the_exact_moments(angle, seed):
     density = rng.exponential(size=(7, 5)) * (rng.uniform(size=(7, 5)) > 0.2)
     density /= density.sum() * 0.25
     theta = np.array([math.cos(angle), math.sin(angle)])
-    q = projected_cells((x, y), density, theta)
+    q = projected_cells((x, y), density * 0.25, theta)
     middle = theta[0] * x[:, None] + theta[1] * y
     mean = float((density * middle).sum() * 0.25)
     variance = float((density * (middle - mean) ** 2).sum() * 0.25) + (theta[0] ** 2 + theta[1] ** 2) * 0.25 / 12
