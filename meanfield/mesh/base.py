@@ -101,7 +101,7 @@ class Mesh:
             _checks.choice("initial", initial, ("uniform",))
             rho = np.where(self.volumes > 0, 1.0, 0.0)
             return rho / self.mass(rho), 1.0
-        rho = self._averages(initial) if callable(initial) else _checks.finite_array("initial", initial)
+        rho = self.averages(initial) if callable(initial) else _checks.finite_array("initial", initial)
         if rho.shape != self.shape:
             cells = " x ".join(map(str, self.shape))
             raise ValueError(f"initial must be a name, a function of {', '.join(self.names)} or {cells} cell averages, "
@@ -116,7 +116,7 @@ class Mesh:
             raise ValueError(f"initial must have mass 1 (within {MASS_TOLERANCE:g}), got {mass:.6g}; divide it by its mass")
         return rho / mass, mass
 
-    def _averages(self, function: Callable[..., Array]) -> Array:
+    def averages(self, function: Callable[..., Array]) -> Array:
         node, weight = np.polynomial.legendre.leggauss(_GAUSS)
         # (cell, node) along each axis, then broadcast against each other
         dim = len(self.names)
