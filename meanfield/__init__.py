@@ -31,6 +31,7 @@ _WHERE = {
     "equilibrium": ("gibbs",),
     "diagnostics.transport": ("wasserstein",),
     "diagnostics.sliced": ("sliced_wasserstein",),
+    "diagnostics.convergence": ("converge",),
     "diagnostics.sampling": ("monte_carlo_floor", "sample_density"),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.rates": ("fit_rate",),
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from meanfield.annealing import Annealing as Annealing
     from meanfield.attention.classifier import KernelAttentionClassifier as KernelAttentionClassifier
     from meanfield.dataset import load as load
+    from meanfield.diagnostics.convergence import converge as converge
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
     from meanfield.diagnostics.histogram import density_histogram as density_histogram

@@ -64,8 +64,22 @@ VARIABLES: dict[str, Declared] = {
     "residual": Declared((), "1", "Largest change of log rho under one more fixed-point map."),
     # diagnostics
     "wasserstein": Declared(("run", "time", "n_particles"), "length", "Wasserstein distance W_p; the order p is in attrs."),
-    "rate": Declared((), "1", "Slope of log error against log n_particles."),
-    "rate_stderr": Declared((), "1", "Standard error of the rate."),
+    # converge
+    "error": Declared(("n_particles", "time"), "length", "W_p between N particles and the density, mean over runs."),
+    "error_stderr": Declared(("n_particles", "time"), "length", "Standard error of error."),
+    "sup_error": Declared(("n_particles",), "length", "Largest distance over the times, mean over runs."),
+    "sup_error_stderr": Declared(("n_particles",), "length", "Standard error of sup_error."),
+    "step_bias": Declared(("n_particles", "time"), "length", "Mean paired change of the distance from dt to dt / 2, on the "
+                          "same Brownian paths."),
+    "step_bias_stderr": Declared(("n_particles", "time"), "length", "Standard error of step_bias."),
+    "coupling_error": Declared(("n_particles", "time"), "length", "Root mean square distance of a particle from itself "
+                               "among the next larger number of particles, same start and noise (none for the largest)."),
+    "coupling_error_stderr": Declared(("n_particles", "time"), "length", "Standard error of coupling_error."),
+    "n_runs": Declared(("n_particles",), "1", "Independent runs."),
+    "rate": Declared(("time",), "1", "Slope of log error against log n_particles."),
+    "rate_stderr": Declared(("time",), "1", "Standard error of the rate."),
+    "sup_rate": Declared((), "1", "Slope of log sup_error against log n_particles."),
+    "sup_rate_stderr": Declared((), "1", "Standard error of sup_rate."),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from meanfield import _checks
 from meanfield._checks import Array
@@ -25,8 +26,8 @@ def sample_density(problem: Problem, density: xr.Dataset, size: int, *, seed: Se
     """Independent points from a piecewise constant density, shape (particle, component).
 
     ``density`` is a Dataset of ``gibbs``, or one time of ``solve``: over x, over x and y, or over r (then directions are
-    uniform). Points of cells that the boundary cuts are drawn anew until they lie in the domain. Raises ValueError for a
-    density that still has other dims.
+    uniform). Points of cells that the boundary cuts are drawn anew until they lie in the domain. With one seed, a larger
+    sample begins with the smaller one. Raises ValueError for a density that still has other dims.
     """
     rho = measure_of("density", density)
     size, rng = _checks.count("size", size), generator(seed)
@@ -39,24 +40,29 @@ def sample_density(problem: Problem, density: xr.Dataset, size: int, *, seed: Se
     if names == ["r"]:
         return _shells(values, centers[0], widths[0], problem.dim, size, rng)
     mass = values * (density["cell_volume"].transpose(*names).values if "cell_volume" in density else 1.0)
-    share = np.cumsum(mass.ravel())
-    points = np.empty((size, len(names)))
-    todo = np.arange(size)
+    share, points, todo = np.cumsum(mass.ravel()), np.empty((size, len(names))), np.arange(size)
     while todo.size:
-        cell = np.minimum(np.searchsorted(share, rng.uniform(0, share[-1], todo.size), side="right"), share.size - 1)
-        places = np.unravel_index(cell, values.shape)
+        # one row of numbers a particle and a stream a try, so that a larger sample begins with the smaller one
+        numbers = rng.spawn(1)[0].uniform(size=(size, 1 + len(names)))[todo]
+        places = np.unravel_index(_drawn(share, numbers[:, 0]), values.shape)
         for a, (center, width, place) in enumerate(zip(centers, widths, places, strict=True)):
-            points[todo, a] = center[place] + width * (rng.uniform(size=todo.size) - 0.5)
+            points[todo, a] = center[place] + width * (numbers[:, 1 + a] - 0.5)
         todo = todo[~problem.domain.contains(points[todo])]
     return points
 
 
+def _drawn(share: Array, numbers: Array) -> NDArray[np.intp]:
+    """Cells that the numbers in [0, 1) fall into, by the cumulative shares."""
+    cells: NDArray[np.intp] = np.minimum(np.searchsorted(share, share[-1] * numbers, side="right"), share.size - 1)
+    return cells
+
+
 def _shells(values: Array, r: Array, width: float, dim: int, size: int, rng: np.random.Generator) -> Array:
     edges = np.maximum(np.append(r - 0.5 * width, r[-1] + 0.5 * width), 0.0) ** dim
-    share = np.cumsum(values * np.diff(edges))
-    cell = np.minimum(np.searchsorted(share, rng.uniform(0, share[-1], size), side="right"), share.size - 1)
-    radius = rng.uniform(edges[cell], edges[cell + 1]) ** (1.0 / dim)
-    direction = rng.standard_normal((size, dim))
+    numbers = rng.uniform(size=(size, 2))
+    cell = _drawn(np.cumsum(values * np.diff(edges)), numbers[:, 0])
+    radius = (edges[cell] + numbers[:, 1] * (edges[cell + 1] - edges[cell])) ** (1.0 / dim)
+    direction = rng.spawn(1)[0].standard_normal((size, dim))
     points: Array = direction * (radius / np.sqrt(np.square(direction).sum(axis=1)))[:, None]
     return points
 
