@@ -29,7 +29,8 @@ _WHERE = {
     "examples": ("Example", "example", "example_names"),
     "pde": ("solve",),
     "equilibrium": ("gibbs",),
-    "diagnostics.transport": ("wasserstein",),
+    "diagnostics.distances": ("wasserstein",),
+    "diagnostics.exact_transport": ("exact_transport", "sinkhorn_divergence"),
     "diagnostics.sliced": ("sliced_wasserstein",),
     "diagnostics.convergence": ("converge",),
     "diagnostics.sampling": ("monte_carlo_floor", "sample_density"),
@@ -68,14 +69,16 @@ if TYPE_CHECKING:
     from meanfield.attention.classifier import KernelAttentionClassifier as KernelAttentionClassifier
     from meanfield.dataset import load as load
     from meanfield.diagnostics.convergence import converge as converge
+    from meanfield.diagnostics.distances import wasserstein as wasserstein
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
+    from meanfield.diagnostics.exact_transport import exact_transport as exact_transport
+    from meanfield.diagnostics.exact_transport import sinkhorn_divergence as sinkhorn_divergence
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
     from meanfield.diagnostics.rates import fit_rate as fit_rate
     from meanfield.diagnostics.sampling import monte_carlo_floor as monte_carlo_floor
     from meanfield.diagnostics.sampling import sample_density as sample_density
     from meanfield.diagnostics.sliced import sliced_wasserstein as sliced_wasserstein
-    from meanfield.diagnostics.transport import wasserstein as wasserstein
     from meanfield.domain import Ball as Ball
     from meanfield.domain import Box as Box
     from meanfield.domain import Domain as Domain

@@ -23,10 +23,11 @@ from tqdm import tqdm
 from meanfield import _checks
 from meanfield._checks import Array
 from meanfield.dataset import dataset
+from meanfield.diagnostics.distances import wasserstein
 from meanfield.diagnostics.rates import fit_rate
 from meanfield.diagnostics.sampling import sample_density
 from meanfield.diagnostics.sliced import sliced_wasserstein
-from meanfield.diagnostics.transport import order_of_distance, wasserstein
+from meanfield.diagnostics.transport import order_of_distance
 from meanfield.mesh import Grid
 from meanfield.particles import simulate
 from meanfield.pde import solve

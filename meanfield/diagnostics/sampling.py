@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from meanfield import _checks
 from meanfield._checks import Array
+from meanfield.diagnostics.distances import measure_of, wasserstein
 from meanfield.diagnostics.sliced import sliced_wasserstein
-from meanfield.diagnostics.transport import measure_of, wasserstein
 from meanfield.domain.base import Seed, generator
 from meanfield.problem import Problem
 

@@ -15,16 +15,8 @@ import xarray as xr
 from meanfield import _checks
 from meanfield._checks import Array
 from meanfield.dataset import VARIABLES
-from meanfield.diagnostics.transport import (
-    Quantile,
-    atoms,
-    cells,
-    matched,
-    measure_of,
-    order_of_distance,
-    over_other_dims,
-    transport_1d,
-)
+from meanfield.diagnostics.distances import dimension, matched, measure_of, over_other_dims
+from meanfield.diagnostics.transport import Quantile, atoms, cells, order_of_distance, transport_1d
 
 __all__ = ["directions", "projected_cells", "sliced_wasserstein"]
 
@@ -92,10 +84,10 @@ def sliced_wasserstein(a: xr.Dataset, b: xr.Dataset, *, order: float = 1, n_dire
     p = order_of_distance(order)
     count = _checks.count("n_directions", n_directions, least=1)
     mu, nu = _measure("a", a), _measure("b", b)
-    if _dim(mu) != _dim(nu):
-        raise ValueError(f"a and b must have the same dimension, got {_dim(mu)} and {_dim(nu)}")
+    if dimension(mu) != dimension(nu):
+        raise ValueError(f"a and b must have the same dimension, got {dimension(mu)} and {dimension(nu)}")
     mu, nu = matched(mu, nu)
-    thetas = directions(count, _dim(mu), _checks.seed_int(seed))
+    thetas = directions(count, dimension(mu), _checks.seed_int(seed))
     left, right = _Projections(mu, thetas, a), _Projections(nu, thetas, b)
 
     def distance(at: dict[Any, int]) -> float:
@@ -114,10 +106,6 @@ def _measure(name: str, value: Any) -> xr.DataArray:
         raise ValueError(f"sliced_wasserstein needs two or more components or a density over x and y, got {name} over "
                          f"{measure.dims}; wasserstein is exact on the line and for radii")
     return measure
-
-
-def _dim(measure: xr.DataArray) -> int:
-    return int(measure.sizes["component"]) if measure.name == "position" else 2
 
 
 class _Projections:
