@@ -35,6 +35,7 @@ _WHERE = {
     "diagnostics.convergence": ("converge",),
     "diagnostics.sampling": ("monte_carlo_floor", "sample_density"),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
+    "diagnostics.entropy": ("particle_entropy", "particle_free_energy"),
     "diagnostics.rates": ("fit_rate",),
     "diagnostics.histogram": ("density_histogram",),
     "learning.alignment": ("KernelAlignment",),
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from meanfield.diagnostics.distances import wasserstein as wasserstein
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
+    from meanfield.diagnostics.entropy import particle_entropy as particle_entropy
+    from meanfield.diagnostics.entropy import particle_free_energy as particle_free_energy
     from meanfield.diagnostics.exact_transport import exact_transport as exact_transport
     from meanfield.diagnostics.exact_transport import sinkhorn_divergence as sinkhorn_divergence
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
