@@ -38,6 +38,9 @@ VARIABLES: dict[str, Declared] = {
     "particle": Declared(("particle",), "1", "Particle index."),
     "component": Declared(("component",), "1", "Component of the position."),
     "x": Declared(("x",), "length", "Cell centre."),
+    "y": Declared(("y",), "length", "Cell centre along the second axis."),
+    "r": Declared(("r",), "length", "Distance of the middle of each shell from the centre."),
+    "angle": Declared(("angle",), "radian", "Cell centre, as an angle."),
     "n_particles": Declared(("n_particles",), "1", "Number of particles."),
     # simulate
     "position": Declared(("run", "time", "particle", "component"), "length", "Position of each particle."),
@@ -50,17 +53,18 @@ VARIABLES: dict[str, Declared] = {
                                     "(metropolis)."),
     "inverse_temperature": Declared(("time",), "1 / energy", "Inverse temperature beta(t) of an annealed run."),
     # solve, gibbs
-    "density": Declared(("time", "x"), "1 / length", "Cell averages of the density; they integrate to 1."),
+    "density": Declared(("time", "x", "y", "r", "angle"), "1 / length^dim", "Cell averages of the density; they integrate "
+                        "to 1."),
     "free_energy": Declared(("time",), "energy", "F_beta = energy + entropy / beta of the cell averages."),
     "energy": Declared(("time",), "energy", "E = int V rho + (1/2) iint g rho rho."),
     "entropy": Declared(("time",), "1", "Ent = int rho log rho."),
     "dissipation": Declared(("time",), "energy / time", "D = int rho |grad(U + log(rho) / beta)|^2 from the discrete "
                             "fluxes; dF/dt = -D."),
     "mass": Declared(("time",), "1", "int rho."),
-    "min_density": Declared(("time",), "1 / length", "Smallest cell average."),
+    "min_density": Declared(("time",), "1 / length^dim", "Smallest cell average."),
     "n_steps": Declared(("time",), "1", "Accepted time steps so far."),
     "n_rejected": Declared(("time",), "1", "Time steps refused so far by the error or the energy guard."),
-    "drift_potential": Declared(("time", "x"), "energy", "U = V + g * rho in each cell."),
+    "drift_potential": Declared(("time", "x", "y", "r", "angle"), "energy", "U = V + g * rho in each cell."),
     "residual": Declared((), "1", "Largest change of log rho under one more fixed-point map."),
     # diagnostics
     "wasserstein": Declared(("run", "time", "n_particles"), "length", "Wasserstein distance W_p; the order p is in attrs."),

@@ -45,27 +45,31 @@ def gibbs(problem: Problem, grid: Grid) -> xr.Dataset:
     if math.isinf(beta):
         raise ValueError("gibbs needs a finite inverse_temperature, got inf; the gradient flow comes to rest under solve")
     # continuation: from where log rho changes by about 1, doubling beta
-    flat, _ = mesh.density("uniform")
-    span = float(np.ptp(mesh.potential)) + float(np.abs(mesh.convolve(flat)).max())
+    flat = mesh.flat()
+    inside = mesh.volumes > 0
+    span = float(np.ptp(mesh.potential[inside])) + float(np.abs(mesh.convolve(flat)).max())
     stages = max(0, math.ceil(math.log2(max(beta * span, 1.0) / 4.0)))
-    log_rho = np.log(flat)
+    log_rho = np.log(np.where(inside, flat, 1.0))
     for stage in range(stages, -1, -1):
         log_rho, residual = _newton(mesh, beta / 2.0**stage, log_rho, _TOLERANCE if stage == 0 else 1e-3)
-    rho = np.exp(log_rho)
+    rho = np.where(inside, np.exp(log_rho), 0.0)
     rho /= mesh.mass(rho)
     parts = mesh.energies(rho)
-    return dataset("gibbs", {"density": rho, "free_energy": parts.free_energy, "energy": parts.energy,
-                             "entropy": parts.entropy, "residual": residual},
-                   dict(zip(mesh.names, mesh.centers, strict=True)), settings={"problem": problem, "cells": grid.cells})
+    result = dataset("gibbs", {"density": rho, "free_energy": parts.free_energy, "energy": parts.energy,
+                                "entropy": parts.entropy, "residual": residual},
+                     dict(zip(mesh.names, mesh.centers, strict=True)), settings={"problem": problem, "cells": grid.cells})
+    result.attrs.update(mesh.recorded([rho]))
+    return result
 
 
 def _image(mesh: Mesh, beta: float, log_rho: Array) -> tuple[Array, Array]:
-    """log of the fixed-point map of rho, and its weights volume times rho (which sum to 1)."""
+    """log of the fixed-point map of rho, and its weights volume times rho (which sum to 1); 0 in cells without volume."""
+    inside = mesh.volumes > 0
     exponent = -beta * (mesh.potential + mesh.convolve(np.exp(log_rho)))
-    top = exponent.max()
-    weights = mesh.volumes * np.exp(exponent - top)
+    top = exponent[inside].max()
+    weights = mesh.volumes * np.exp(np.where(inside, exponent - top, 0.0))
     total = weights.sum()
-    return exponent - top - math.log(total), weights / total
+    return np.where(inside, exponent - top - math.log(total), 0.0), weights / total
 
 
 def _newton(mesh: Mesh, beta: float, log_rho: Array, tolerance: float) -> tuple[Array, float]:
@@ -87,7 +91,7 @@ def _newton(mesh: Mesh, beta: float, log_rho: Array, tolerance: float) -> tuple[
             def derivative(d: Array, rho: Array = rho, weights: Array = weights) -> Array:
                 d = d.reshape(mesh.shape)
                 pushed = beta * mesh.convolve(rho * d)
-                return (d + pushed - float(np.sum(weights * pushed))).ravel()
+                return np.where(mesh.volumes > 0, d + pushed - float(np.sum(weights * pushed)), d).ravel()
 
             operator = LinearOperator((rho.size, rho.size), matvec=derivative, dtype=np.float64)
             # an unfinished solve still gives a direction; the damping below judges it

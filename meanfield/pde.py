@@ -112,4 +112,5 @@ def _dataset(mesh: Mesh, times: Array, states: list[Array], counts: list[tuple[i
         "n_rejected": [c[1] for c in counts],
     }, {"time": times, **dict(zip(mesh.names, mesh.centers, strict=True))}, settings=settings)
     result.attrs["initial_mass"] = initial_mass
+    result.attrs.update(mesh.recorded(states))
     return result

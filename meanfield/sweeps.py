@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from meanfield._checks import Array
-from meanfield.kernels.flux import face_coefficients, implicit_solve
+from meanfield.kernels.flux import cyclic_solve, face_coefficients, implicit_solve
 from meanfield.mesh import Mesh
 
 __all__ = ["Sweep"]
@@ -27,7 +27,9 @@ class Sweep:
         self.volume = self._lines(np.where(mesh.volumes > 0, mesh.volumes, 1.0))
         self.conductance = self._lines(mesh.conductances[axis])
         self.up, self.down = np.empty_like(self.volume), np.empty_like(self.volume)
-        self._work = np.empty((2, *self.volume.shape))
+        # lines that close on themselves have a face behind their last cell
+        self._solver, rows = (cyclic_solve, 5) if self.conductance[-1].any() else (implicit_solve, 2)
+        self._work = np.empty((rows, *self.volume.shape))
 
     def _lines(self, cells: Array) -> Array:
         return np.ascontiguousarray(np.moveaxis(cells, self.axis, 0)).reshape(cells.shape[self.axis], -1)
@@ -65,5 +67,5 @@ class Sweep:
 
     def _solve(self, lines: Array, step: float) -> Array:
         out = np.empty_like(lines)
-        implicit_solve(self.volume, self.up, self.down, step, lines, out, self._work)
+        self._solver(self.volume, self.up, self.down, step, lines, out, self._work)
         return out

@@ -12,7 +12,7 @@ import math
 
 from meanfield._numba import njit
 
-__all__ = ["face_coefficients", "implicit_solve"]
+__all__ = ["cyclic_solve", "face_coefficients", "implicit_solve"]
 
 
 @njit(inline=True)
@@ -72,3 +72,49 @@ def implicit_solve(volume, up, down, step, rhs, out, work):  # type: ignore[no-u
     for i in range(m - 2, -1, -1):
         for j in range(lines):
             out[i, j] += work[0, i, j] * out[i + 1, j]
+
+
+@njit()
+def cyclic_solve(volume, up, down, step, rhs, out, work):  # type: ignore[no-untyped-def]
+    """The same on lines that close on themselves: the last row of ``up`` and ``down`` is the face to the first cell.
+
+    Cells are eliminated in order, the flows between each and the last cell carried along; the last cell closes the ring. A
+    pivot is the column's sum (a volume, and what came to it) plus the flows that leave, all of them non-negative: nothing is
+    subtracted here either. ``work`` is (5, cell, line).
+    """
+    m, lines = rhs.shape
+    last = m - 1
+    for j in range(lines):
+        work[1, 0, j] = volume[0, j]  # column sum
+        work[3, 0, j] = step * down[last, j]  # flow to the last cell
+        work[4, 0, j] = step * up[last, j]  # flow from it
+        out[0, j] = volume[0, j] * rhs[0, j]
+        work[1, last, j] = volume[last, j]
+        out[last, j] = volume[last, j] * rhs[last, j]
+    for i in range(m - 2):
+        for j in range(lines):
+            rest, leave, enter = work[1, i, j], step * up[i, j], step * down[i, j]
+            to_last, from_last = work[3, i, j], work[4, i, j]
+            inverse = 1.0 / (rest + leave + to_last)
+            value = out[i, j] * inverse
+            out[i, j] = value
+            work[0, i, j] = enter * inverse
+            work[2, i, j] = from_last * inverse
+            work[1, i + 1, j] = volume[i + 1, j] + enter * rest * inverse
+            work[3, i + 1, j] = to_last * enter * inverse
+            work[4, i + 1, j] = leave * from_last * inverse
+            out[i + 1, j] = volume[i + 1, j] * rhs[i + 1, j] + leave * value
+            work[1, last, j] += from_last * rest * inverse
+            out[last, j] += to_last * value
+    i = last - 1
+    for j in range(lines):
+        rest = work[1, i, j]
+        leave, enter = step * up[i, j] + work[3, i, j], step * down[i, j] + work[4, i, j]
+        inverse = 1.0 / (rest + leave)
+        value = out[i, j] * inverse
+        end = (out[last, j] + leave * value) / (work[1, last, j] + enter * rest * inverse)
+        out[last, j] = end
+        out[i, j] = value + enter * inverse * end
+    for i in range(m - 3, -1, -1):
+        for j in range(lines):
+            out[i, j] += work[0, i, j] * out[i + 1, j] + work[2, i, j] * out[last, j]

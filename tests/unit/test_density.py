@@ -217,7 +217,8 @@ class NotANumber(mf.Potential):
      "the potential must be finite in every cell, got nan at x = 0.01"),
     ({"problem": mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.Riesz(1.0))},
      "has infinite energy for every density in dimension 1"),
-    ({"problem": mf.Problem(mf.Box(0, 1, dim=2))}, "densities are solved for on an Interval so far"),
+    ({"problem": mf.Problem(mf.Box(0, 1, dim=3))},
+     "densities are solved for on an Interval, a Box, Torus or FreeSpace of dimension"),
 ])
 def test_bad_input_is_one_sentence(change, sentence):
     arguments = {"problem": PROBLEMS["log gas"], "t_end": 0.1, **change}
