@@ -20,7 +20,7 @@ from meanfield import plots
 from meanfield._checks import Array
 from meanfield.dataset import versions
 from meanfield.experiments.gallery import CASES, Measured, measure, order_parameter
-from meanfield.plots.style import BLACK, BLUE, COLOURS, SKY, VERMILION, dress, label_y, legend
+from meanfield.plots.style import BLACK, BLUE, COLOURS, SKY, VERMILION, dress, legend
 
 __all__ = ["FIGURES", "make_figures"]
 
@@ -71,10 +71,9 @@ def _disc(quick: bool, seed: int, threads: int | None, progress: bool) -> tuple[
     """A log gas spreads in a disc and leans to one side."""
     case = CASES["disc"]
     found = measure(case, 2000 if quick else 100_000, seed=seed, threads=threads, progress=progress)
-    figure = Figure(figsize=(6.8, 5.2))
-    for ax, t in zip(figure.subplots(2, 2, sharex=True, sharey=True).ravel(), case.times, strict=True):
+    figure = Figure(figsize=(6.8, 5.4))
+    for ax, t in zip(figure.subplots(2, 2).ravel(), case.times, strict=True):
         plots.density_image(found.flow, ax, time=t, run=found.run)
-        ax.label_outer()
     return figure, _numbers(found)
 
 
@@ -103,7 +102,7 @@ def _kuramoto(quick: bool, seed: int, threads: int | None, progress: bool) -> tu
             left.plot(flow["time"], of_density, color=colour, label=f"K = {coupling:g}")
             left.plot(run["time"], of_particles.isel(run=0), ".", color=colour, markersize=3)
     left.set(xlabel="time t (time)", ylabel="order parameter r", ylim=(0, 1))
-    legend(left, title="line: density; dots: one run")
+    legend(left, title="line: density; dots: one run", loc="center right")
     fine = np.linspace(1.0, 4.0, 301)
     right.plot(fine, [_exact_order(float(k)) for k in fine], color=BLACK, linewidth=1, label="exact: $I_1/I_0$")
     right.plot([r["K"] for r in rows], [r["solve"] for r in rows], "s", color=BLUE, markersize=5, fillstyle="none",
@@ -112,7 +111,7 @@ def _kuramoto(quick: bool, seed: int, threads: int | None, progress: bool) -> tu
                    color=VERMILION, markersize=3, capsize=2, label=f"{runs} runs of N = {n:,}")
     right.axvline(2.0, color=SKY, linewidth=1, linestyle=":")
     right.set(xlabel=r"coupling K (with $\beta$ = 1)", ylabel="order parameter r at rest", ylim=(-0.03, 1))
-    legend(right)
+    legend(right, loc="lower right")
     return figure, {"beta": 1.0, "n_particles": n, "runs": runs, "t_end": t_end, "rows": rows}
 
 
@@ -132,7 +131,7 @@ def _exact_order(coupling: float) -> float:
 def _geometries(quick: bool, seed: int, threads: int | None, progress: bool) -> tuple[Figure, Numbers]:
     """W_1 between particles and density in every geometry, against the floor that independent points set."""
     n = 2000 if quick else 100_000
-    figure = Figure(figsize=(6.8, 3.9))
+    figure = Figure(figsize=(6.8, 4.2))
     axes = figure.subplots(2, 4).ravel()
     numbers: Numbers = {"n_particles": n, "cases": {}}
     for ax, (name, case) in zip(axes, CASES.items(), strict=True):
@@ -141,15 +140,17 @@ def _geometries(quick: bool, seed: int, threads: int | None, progress: bool) -> 
         dress(ax)
         places = np.arange(len(case.times))
         ax.fill_between(places, 1e3 * (found.floor - 2 * found.spread), 1e3 * (found.floor + 2 * found.spread), color=SKY,
-                        alpha=0.5, linewidth=0, label="independent points")
+                        alpha=0.5, linewidth=0, label="independent points: mean ± 2 standard deviations")
         ax.plot(places, 1e3 * found.distance, "o", color=VERMILION, markersize=4, label="particles")
         ax.set_xticks(places, [f"{t:g}" for t in case.times])
         ax.set_title(case.title, fontsize=7.5)
         ax.set_xlabel("time t (time)")
         ax.set_ylim(0, None)
-        label_y(ax, "distance ($10^{-3}$ length)")
+        if ax.get_subplotspec().is_first_col():
+            ax.set_ylabel("distance ($10^{-3}$ length)")
         numbers["cases"][name] = _numbers(found)
-    legend(axes[0])
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     return figure, numbers
 
 

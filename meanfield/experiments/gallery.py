@@ -62,22 +62,23 @@ def _off_centre(x: Array, y: Array) -> Array:
 
 
 CASES: dict[str, Case] = {
-    "interval": Case("log gas on an interval", mf.Problem(mf.Interval(-1.5, 1.5), mf.Quadratic(), mf.Log(), 10.0),
+    "interval": Case("log gas, interval", mf.Problem(mf.Interval(-1.5, 1.5), mf.Quadratic(), mf.Log(), 10.0),
                      mf.Grid(600), _bumps, (0.0, 0.1, 0.4, 1.0), 1e-3),
-    "line": Case("log gas on the line", mf.Problem(mf.FreeSpace(1), mf.Quadratic(), mf.Log(), 4.0),
+    "line": Case("log gas, line", mf.Problem(mf.FreeSpace(1), mf.Quadratic(), mf.Log(), 4.0),
                  mf.Grid(800, window=(-6, 6)), _bumps, (0.0, 0.1, 0.4, 1.0), 1e-3),
-    "circle": Case("Kuramoto model, K = 3", mf.Problem(mf.Torus(2 * math.pi, 1), mf.Zero(), mf.CosinePair(3.0), 1.0),
-                   mf.Grid(400), lambda x: 1 + 0.3 * np.cos(x - 2), (0.0, 0.5, 1.0, 4.0), 5e-3),
-    "box": Case("log gas in a rectangle", mf.Problem(mf.Box([-1, -0.6], [1, 0.6]), mf.Quadratic(), mf.Log(), 5.0),
+    # below the transition: above it fluctuations grow, and no N is at the floor
+    "circle": Case("Kuramoto, K = 1", mf.Problem(mf.Torus(2 * math.pi, 1), mf.Zero(), mf.CosinePair(1.0), 1.0),
+                   mf.Grid(400), lambda x: 1 + 0.8 * np.cos(x - 2), (0.0, 0.5, 1.0, 4.0), 5e-3),
+    "box": Case("log gas, rectangle", mf.Problem(mf.Box([-1, -0.6], [1, 0.6]), mf.Quadratic(), mf.Log(), 5.0),
                 mf.Grid((160, 96)), _off_centre, (0.0, 0.02, 0.1, 0.4), 1e-3),
-    "square of angles": Case("plane rotors, K = 3", mf.Problem(mf.Torus(2 * math.pi, 2), mf.Zero(), mf.CosinePair(3.0), 1.0),
-                             mf.Grid(128), lambda x, y: (1 + 0.3 * np.cos(x - 2)) * (1 + 0.3 * np.cos(y - 4)),
+    "square of angles": Case("rotors, K = 1", mf.Problem(mf.Torus(2 * math.pi, 2), mf.Zero(), mf.CosinePair(1.0), 1.0),
+                             mf.Grid(128), lambda x, y: (1 + 0.8 * np.cos(x - 2)) * (1 + 0.8 * np.cos(y - 4)),
                              (0.0, 0.5, 1.0, 4.0), 5e-3),
-    "disc": Case("log gas in a disc", mf.Problem(mf.Ball(1.0, 2), mf.Quadratic(2.0, center=(0.5, 0.0)), mf.Log(), 5.0),
+    "disc": Case("log gas, disc", mf.Problem(mf.Ball(1.0, 2), mf.Quadratic(2.0, center=(0.5, 0.0)), mf.Log(), 5.0),
                  mf.Grid(128), _off_centre, (0.0, 0.02, 0.1, 0.4), 1e-3),
-    "disc, radial": Case("log gas in a disc, by radius", mf.Problem(mf.Ball(1.0, 2), mf.Zero(), mf.Log(), 5.0),
+    "disc, radial": Case("log gas, disc, radii", mf.Problem(mf.Ball(1.0, 2), mf.Zero(), mf.Log(), 5.0),
                          mf.Grid(300, radial=True), lambda r: np.exp(-(r**2) / 0.1), (0.0, 0.02, 0.1, 0.4), 1e-3),
-    "ball": Case("Coulomb gas in a ball", mf.Problem(mf.Ball(1.0, 3), mf.Zero(), mf.Coulomb(3), 5.0), mf.Grid(200),
+    "ball": Case("Coulomb, ball, radii", mf.Problem(mf.Ball(1.0, 3), mf.Zero(), mf.Coulomb(3), 5.0), mf.Grid(200),
                  lambda r: np.exp(-(r**2) / 0.1), (0.0, 0.01, 0.05), 1e-3),
 }
 

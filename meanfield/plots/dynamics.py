@@ -135,6 +135,9 @@ def free_energy_over_time(flow: xr.Dataset, ax: Axes, equilibrium: float | None 
         kept = np.isfinite(rate) & ((rate > 0) | (equilibrium is None))
         ax.plot(time[kept], rate[kept], color=VERMILION, linestyle="--", label="dissipation D = -dF/dt")
         ax.set_ylabel("energy; energy / time")
+        if ax.get_yscale() == "log":  # room for the legend: both curves begin at the top
+            low, high = ax.get_ylim()
+            ax.set_ylim(low, high * (high / low) ** 0.3)
         legend(ax)
 
 
