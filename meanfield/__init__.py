@@ -36,6 +36,7 @@ _WHERE = {
     "diagnostics.sampling": ("monte_carlo_floor", "sample_density"),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.entropy": ("particle_entropy", "particle_free_energy"),
+    "diagnostics.log_gas": ("log_partition", "sample_log_gas"),
     "diagnostics.rates": ("fit_rate",),
     "diagnostics.histogram": ("density_histogram",),
     "learning.alignment": ("KernelAlignment",),
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
     from meanfield.diagnostics.exact_transport import exact_transport as exact_transport
     from meanfield.diagnostics.exact_transport import sinkhorn_divergence as sinkhorn_divergence
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
+    from meanfield.diagnostics.log_gas import log_partition as log_partition
+    from meanfield.diagnostics.log_gas import sample_log_gas as sample_log_gas
     from meanfield.diagnostics.rates import fit_rate as fit_rate
     from meanfield.diagnostics.sampling import monte_carlo_floor as monte_carlo_floor
     from meanfield.diagnostics.sampling import sample_density as sample_density
