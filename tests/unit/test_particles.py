@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import compiled_and_interpreted, run_program
 
 import meanfield as mf
 from meanfield import _rng
@@ -81,11 +81,8 @@ def test_same_bits_in_another_process_with_one_thread():
                "(mf.Riesz(1.0, 0.7, 1e-2), mf.QuadraticPair(0.3)), 3.0); "
                "r = mf.simulate(p, n_particles=260, dt=1e-3, t_end=0.02, n_runs=5, seed=1, threads=1); "
                "print(hashlib.sha256(r['position'].values.tobytes()).hexdigest())")
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    import hashlib
-
     here = mf.simulate(DISC, n_particles=260, dt=1e-3, t_end=0.02, n_runs=5, seed=1, threads=2)
-    assert out.stdout.strip() == hashlib.sha256(here["position"].values.tobytes()).hexdigest()
+    assert run_program(program).strip() == hashlib.sha256(here["position"].values.tobytes()).hexdigest()
 
 
 def test_a_run_among_others_is_the_run_alone():
@@ -307,8 +304,8 @@ def test_bug_56_global_random_state_is_untouched():
     assert_array_equal(before[0][1], after[0][1])
 
 
-def test_compiled_and_interpreted_agree(tmp_path):
-    """The same source with NUMBA_DISABLE_JIT=1: equal to rounding (BUG-17)."""
+def test_bug_17_compiled_and_interpreted_agree(tmp_path):
+    """The same source with NUMBA_DISABLE_JIT=1: equal to rounding."""
     program = ("import meanfield as mf, numpy as np, sys; p = mf.Problem(mf.Ball(2.0, 2), mf.Quadratic(1.5), "
                "(mf.Riesz(1.0, 0.7, 1e-2), mf.Log(0.2), mf.QuadraticPair(0.3)), 3.0); "
                "r = mf.simulate(p, n_particles=7, dt=1e-3, t_end=0.005, n_runs=2, seed=1); "
@@ -316,12 +313,5 @@ def test_compiled_and_interpreted_agree(tmp_path):
                "initial=lambda x: 2 * x); "
                "np.savez(sys.argv[1], x=r['position'].values, h=mf.hamiltonian(p, r).values, rho=f['density'].values, "
                "w=mf.wasserstein(f.isel(time=0), f, order=3).values)")
-    import os
-
-    results = []
-    for name, disabled in (("a", "0"), ("b", "1")):
-        subprocess.run([sys.executable, "-c", program, str(tmp_path / f"{name}.npz")], check=True,
-                       env=os.environ | {"NUMBA_DISABLE_JIT": disabled})
-        results.append(np.load(tmp_path / f"{name}.npz"))
-    for name in ("x", "h", "rho", "w"):
-        assert_allclose(results[0][name], results[1][name], rtol=1e-12, atol=1e-13)
+    for name, compiled, interpreted in compiled_and_interpreted(program, tmp_path):
+        assert_allclose(interpreted, compiled, rtol=1e-12, atol=1e-13, err_msg=name)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import compiled_and_interpreted
 
 import meanfield as mf
 from meanfield import _rng, record
@@ -100,14 +98,8 @@ def test_bug_17_compiled_and_interpreted_schemes_agree(tmp_path):
                "        r = mf.simulate(p, n_particles=n, dt=1e-3, t_end=2e-3, n_runs=2, initial=x, scheme=scheme)\n"
                "        out[f'{scheme}{n}'] = r['position'].values\n"
                "np.savez(sys.argv[1], **out)\n")
-    results = []
-    for name, disabled in (("a", "0"), ("b", "1")):
-        subprocess.run([sys.executable, "-c", program, str(tmp_path / f"{name}.npz")], check=True,
-                       env=os.environ | {"NUMBA_DISABLE_JIT": disabled})
-        results.append(np.load(tmp_path / f"{name}.npz"))
-    assert len(results[0].files) == 18
-    for name in results[0].files:
-        assert_allclose(results[0][name], results[1][name], rtol=1e-12, atol=1e-13, err_msg=name)
+    for name, compiled, interpreted in compiled_and_interpreted(program, tmp_path):
+        assert_allclose(interpreted, compiled, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
 @pytest.mark.parametrize("scheme", ["projected", "reflected", "tamed", "adaptive", "metropolis"])
