@@ -72,7 +72,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         seed: every number is a function of (problem, arguments, seed), bit for bit, whatever ``threads`` says. None takes a
             fresh seed, or that of the checkpoint; the seed that was used is in the attribute ``config``. A new run that
             starts where a run with the same seed ended would see its noise again, about which a warning is given.
-        threads: threads to use at most (default: all); small systems use one.
+        threads: threads to use at most (default: all, but one in worker threads and processes); small systems use one.
         progress: show a progress bar with rate and time left.
         checkpoint: a file written now and then and at the end. If it holds the same problem, seed and dt, the run goes on
             from there to ``t_end`` and gives the numbers of an uninterrupted run; if it holds another, it is refused.
