@@ -178,7 +178,7 @@ for domain in domains:
             run = mf.simulate(problem, n_particles=n, dt=1e-2, t_end=1e-2, n_runs={states}, initial=x, scheme=scheme)
             found[f"{{scheme}} {{domain}} {{n}}"] = run["position"].values
 gas = mf.Problem(mf.Interval(0, 1), mf.Quadratic(), mf.Log(), 5.0)
-for cells in (2, 3, 7, 64):
+for cells in (2, *{sizes}[1:]):
     for state in range({states}):
         rho = np.random.default_rng(state).exponential(size=cells)
         flow = mf.solve(gas, mf.Grid(cells), t_end=1e-4, initial=rho / rho.mean(), save_at=[0.0, 1e-4], tolerance=1.0)
@@ -189,7 +189,7 @@ np.savez(sys.argv[1], **found)
 
 
 @pytest.mark.parametrize(("sizes", "states"), [
-    ((1, 2, 3, 7), 2), pytest.param((1, 2, 3, 7, 64), 20, marks=pytest.mark.full)])
+    ((1, 3), 1), pytest.param((1, 2, 3, 7, 64), 20, marks=pytest.mark.full)])
 def test_bug_17_compiled_and_interpreted_agree_on_every_domain(tmp_path, sizes, states):
     """Energy, a step of the particles (states on the wall included), free energy and a step of the density."""
     for name, compiled, interpreted in compiled_and_interpreted(EVERY_DOMAIN.format(sizes=sizes, states=states), tmp_path):

@@ -79,7 +79,7 @@ def check_energies(x, law, softening=0.0):
 @pytest.mark.parametrize(("softening", "core"), [(0.0, 0.0), (0.1, 0.0), (0.0, 0.3)], ids=["bare", "soft", "core"])
 @pytest.mark.parametrize(("law", "dim"), CASES)
 def test_bug_17_direct_sums_are_the_plain_sums(law, dim, softening, core):
-    for n in (1, 2, 3, 7, 64, 1000) if softening == core == 0 and dim < 32 else (1, 2, 3, 7, 64):
+    for n in (1, 2, 3, 7, 64, *([1000] if softening == core == 0 and (law == "log" or dim < 3) else [])):
         check_forces(cloud(n, dim)[0], law, softening, core)
         if core == 0:
             check_energies(cloud(n, dim)[0], law, softening)
