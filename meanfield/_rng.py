@@ -117,8 +117,9 @@ def remember_ends(seed: int, start: NDArray[np.float64], end: NDArray[np.float64
     new = [_end(seed, run, end[run]) for run in range(len(end)) if not np.array_equal(start[run], end[run])]
     with _ends_lock:
         _ends.update(dict.fromkeys(new))
-        for old in list(_ends)[:-_MOST_ENDS]:
-            del _ends[old]
+        if len(_ends) > 2 * _MOST_ENDS:
+            for old in list(_ends)[:-_MOST_ENDS]:
+                del _ends[old]
 
 
 def replayed_runs(seed: int, start: NDArray[np.float64]) -> list[int]:

@@ -75,7 +75,7 @@ class Checkpoint:
 
 def stored_settings(path: str | os.PathLike[str] | None) -> dict[str, Any]:
     """The settings of the call that made the file; none where there is no file yet."""
-    return _read(Path(path), arrays=False)[1] if path is not None and Path(path).exists() else {}
+    return _read(Path(path), arrays=False)[1] if path is not None and Path(path).is_file() else {}
 
 
 def _read(path: Path, arrays: bool = True) -> tuple[int, dict[str, Any], dict[str, Array]]:

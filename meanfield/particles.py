@@ -120,7 +120,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     if not isinstance(initial, str):
         initial = _by_name(initial)
     x = _initial_positions(problem, initial, plan, seed)
-    if np.isfinite(beta).any() and (again := _rng.replayed_runs(seed, x)):
+    if not isinstance(initial, str) and np.isfinite(beta).any() and (again := _rng.replayed_runs(seed, x)):
         warnings.warn(f"initial is where run {again[0]} of an earlier call with seed={seed} ended, so that it would see the "
                       "same noise once more; take another seed, or a checkpoint to go on", stacklevel=2)
     settings = {"problem": problem, "n_particles": plan.n_particles, "dt": plan.dt, "n_runs": plan.n_runs,

@@ -115,6 +115,12 @@ def test_what_is_no_checkpoint_is_said_in_one_sentence(tmp_path, write):
     assert file.read_bytes() == before
 
 
+def test_a_folder_is_no_checkpoint(tmp_path):
+    for place in (tmp_path, tmp_path / "none" / "state.npz"):
+        with pytest.raises(ValueError, match="checkpoint must be a file in a folder that can be written, got "):
+            mf.simulate(LINE, n_particles=5, dt=1e-3, t_end=0.01, checkpoint=place)
+
+
 def test_a_run_goes_on_with_what_the_call_leaves_open(tmp_path):
     """The checkpoint's ``save_every``, whose default would depend on ``t_end``, and its seed."""
     file, arguments = tmp_path / "state.npz", {"n_particles": 5, "dt": 1e-3, "n_runs": 2}
