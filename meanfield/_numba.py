@@ -10,8 +10,10 @@ stale machine code. Ours is keyed by one digest of every source that can be comp
 (a read-only install works) or, where that cannot be written, in a temporary folder.
 
 Threads: Python threads may call at the same time (Numba's "workqueue" layer would abort the process, so under it calls
-take turns), and worker processes may be spawned. Fork is another matter: GNU OpenMP kills, or hangs, a child that was
-forked after its parent had used threads, so in such a child ``with_threads`` raises instead.
+take turns), and worker processes may be spawned. A call from a thread that is not the main one, or in a process that
+``multiprocessing`` started, takes one thread unless it is told a number: whoever started the workers has the cores.
+Fork is another matter: GNU OpenMP kills, or hangs, a child that was forked after its parent had used threads, so in such
+a child ``with_threads`` raises instead.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import linecache
+import multiprocessing
 import os
 import struct
 import tempfile
@@ -219,9 +222,10 @@ def active_threads() -> int:
 
 
 def thread_count(requested: int | None) -> int:
-    """The number of threads a call will use: ``requested``, or all that Numba was started with."""
+    """The number of threads a call will use: ``requested``, or all that Numba was started with (one in a worker)."""
     if requested is None:
-        return int(numba.config.NUMBA_NUM_THREADS)
+        worker = threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None
+        return 1 if worker else int(numba.config.NUMBA_NUM_THREADS)
     return min(_checks.count("threads", requested), int(numba.config.NUMBA_NUM_THREADS))
 
 

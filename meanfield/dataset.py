@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from meanfield import _rng
 from meanfield.problem import config
 
-__all__ = ["SCHEMA", "VARIABLES", "dataset", "load"]
+__all__ = ["SCHEMA", "VARIABLES", "dataset", "load", "remember_end", "versions"]
 
 SCHEMA = 1
 
@@ -145,4 +146,15 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
     for name in ("core_radius", "pair_error"):  # netCDF gives an array of one number back as a number
         if name in result.attrs:
             result.attrs[name] = np.atleast_1d(result.attrs[name])
+    if made_by == "meanfield.simulate":
+        remember_end(result)
     return result
+
+
+def remember_end(run: xr.Dataset) -> None:
+    """Let later calls of ``simulate`` know which noise the last state of this one depends on."""
+    settings = json.loads(run.attrs["config"])
+    cold = settings["problem"]["inverse_temperature"] == "inf" and settings.get("annealing") is None
+    if not cold:  # the flow is always cold
+        position = run["position"].values
+        _rng.remember_ends(settings["seed"], position[:, 0], position[:, -1])

@@ -40,7 +40,7 @@ def add_pair_forces(x: Any, family: int, coupling: float, s: float, softening2: 
     """out[r, k] += coupling sum_{l != k} weight(|x_k - x_l|^2) (x_k - x_l), for x over (run, particle, component).
 
     The weight is 1 / q (LOGARITHM), |s| q^(-s/2-1) (POWER) or -1 (SPRING). Relative error below 1e-13 of the sum of
-    magnitudes. A position that is not finite makes its run's forces NaN.
+    magnitudes (3e-13 for distances far from 1). No force of a run with a position that is not finite is finite.
     """
     if family == SPRING:
         _add_spring_forces(x, coupling, out)
@@ -76,7 +76,7 @@ def _forces_of_runs(kernel: Any, x: Any, scale: float, power: float, soft: float
 def pair_energies(x: Any, family: int, coupling: float, s: float, softening2: float, rows: Any, out: Any) -> None:
     """out[r] += sum_{k < l} g(|x_k - x_l|); ``rows`` over (run, particle) is scratch, summed in index order.
 
-    A coincident pair of a singular kernel (s >= 0, no softening) makes the sum infinite.
+    A coincident pair of a singular kernel (s >= 0, no softening) makes the sum infinite, a position that is not finite NaN.
     """
     if family == SPRING:
         _add_spring_energies(x, coupling, out)
@@ -91,6 +91,8 @@ def pair_energies(x: Any, family: int, coupling: float, s: float, softening2: fl
         chosen = np.arange(runs) if part is None else part
         kernel = energies_of_rows(weight, dim, safe)
         loop(kernel, x, chosen, power, float(softening2), 0.0 if safe else LOW, coincident, columns, nearest, rows, sums)
+    # the powers work on the bits of q, those of NaN included
+    sums[~np.isfinite(x).all(axis=(1, 2))] = math.nan
     out += coupling * factor * sums
 
 
