@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from meanfield._numba import bits_to_float, float_to_bits, kernel, wide_vectors
+from meanfield._numba import bits_to_float, float_to_bits, kernel, multiply_add, wide_vectors
 from meanfield.kernels.pair_weights import Weight
 
 __all__ = ["FLAT", "energies_of_rows", "expand", "forces_between_blocks"]
@@ -30,7 +30,7 @@ FLAT = 4  # components that are unrolled
 STRETCH = 512
 WIDTH = 8  # float64 in a 512-bit register; blocks start at multiples of it
 _NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
-          "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH}
+          "multiply_add": multiply_add, "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH}
 
 _FORCES = """
 def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
@@ -51,8 +51,9 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
                 q$u = soft + SUM$a{d$u$a * d$u$a}
                 q$u = q$u if q$u > floor else floor
                 WEIGHTS
-                s$u$a += w$u * d$u$a
-                push$a[j] -= SUM$u{w$u * d$u$a}
+                s$u$a = multiply_add(w$u, d$u$a, s$u$a)
+                push$a[j] = multiply_add(-w0, d0$a, multiply_add(-w1, d1$a, push$a[j]))
+                push$a[j] = multiply_add(-w2, d2$a, multiply_add(-w3, d3$a, push$a[j]))
         for u in range(min(4, i1 - i)):
             f[$a, i + u] += (s0$a, s1$a, s2$a, s3$a)[u]
 """
@@ -97,8 +98,9 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
                     s$u$b = 0.0
                     for j in range(stop - start):
                         d$u$b = x$u$b - row$b[j]
-                        s$u$b += r$u[j] * d$u$b
-                        push$b[j] -= SUM$u{r$u[j] * d$u$b}
+                        s$u$b = multiply_add(r$u[j], d$u$b, s$u$b)
+                        push$b[j] = multiply_add(-r0[j], d0$b, multiply_add(-r1[j], d1$b, push$b[j]))
+                        push$b[j] = multiply_add(-r2[j], d2$b, multiply_add(-r3[j], d3$b, push$b[j]))
                     for u in range(min(4, i1 - i)):
                         f[a + $b, i + u] += (s0$b, s1$b, s2$b, s3$b)[u]
 """
