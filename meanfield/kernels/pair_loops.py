@@ -23,14 +23,14 @@ import numpy as np
 from meanfield._numba import bits_to_float, float_to_bits, kernel, multiply_add, wide_vectors
 from meanfield.kernels.pair_weights import Weight
 
-__all__ = ["FLAT", "energies_of_rows", "expand", "forces_between_blocks"]
+__all__ = ["FLAT", "NAMES", "energies_of_rows", "expand", "forces_between_blocks"]
 
 TARGETS = 4
 FLAT = 4  # components that are unrolled
 STRETCH = 512
 WIDTH = 8  # float64 in a 512-bit register; blocks start at multiples of it
-_NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
-          "multiply_add": multiply_add, "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH}
+NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
+         "multiply_add": multiply_add, "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH}
 
 _FORCES = """
 def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
@@ -200,7 +200,7 @@ def _build(kind: str, weight: Weight, dim: int, safe: bool) -> Any:
     source = (template if dim <= FLAT else tall).replace("{name}", name).replace("{dim}", str(dim))
     source = expand(source, {"SQUARED_DISTANCES": _SQUARED_DISTANCES, "WEIGHTS": weight.safe if safe else weight.fast},
                     {"u": TARGETS, "a": dim, "b": 2, "c": 4})
-    return kernel(name, source, _NAMES | {"joint": weight.joint and not safe}, arguments)
+    return kernel(name, source, NAMES | {"joint": weight.joint and not safe}, arguments)
 
 
 _COLUMNS = "float64[:, ::1]"

@@ -25,6 +25,8 @@ import numpy as np
 from meanfield._numba import active_threads, call, njit, prange
 from meanfield.kernels.pair_loops import FLAT, energies_of_rows, forces_between_blocks
 from meanfield.kernels.pair_weights import LOW, SPRING, Weight, energy_weight, force_weight
+from meanfield.kernels.product_pairs import add_product_forces, product_pays
+from meanfield.kernels.tournament import pair_at_table
 
 __all__ = ["add_pair_forces", "pair_energies"]
 
@@ -47,14 +49,27 @@ def add_pair_forces(x: Any, family: int, coupling: float, s: float, softening2: 
         return
     weight, power, factor = force_weight(family, s)
     for part, safe in _parts(x, weight, max(softening2, core2)):
-        kernel = forces_between_blocks(weight, x.shape[2], safe)
         arguments = (coupling * factor, power, float(softening2), float(core2) if safe else max(core2, LOW))
+        if not safe:
+            part = _without_products(x, part, weight, *arguments, out)
+        kernel = forces_between_blocks(weight, x.shape[2], safe)
         if part is None:
             _forces_of_runs(kernel, x, *arguments, out)
         else:
             chosen = out[part]
             _forces_of_runs(kernel, x[part], *arguments, chosen)
             out[part] = chosen
+
+
+def _without_products(x: Any, part: Any, weight: Weight, scale: float, power: float, soft: float, floor: float,
+                      out: Any) -> Any:
+    """Sum the runs for which matrix products are faster; the runs that are left, None for all."""
+    chosen = [run for run in (range(len(x)) if part is None else part) if product_pays(x[run])]
+    if not chosen:
+        return part
+    for run in chosen:
+        add_product_forces(x[run], weight, scale, power, soft, floor, out[run])
+    return np.setdiff1d(np.arange(len(x)) if part is None else part, chosen)
 
 
 def _forces_of_runs(kernel: Any, x: Any, scale: float, power: float, soft: float, floor: float, out: Any) -> None:
@@ -156,12 +171,9 @@ def _unload(columns, scale, out):  # type: ignore[no-untyped-def]
 
 @njit()
 def _meet(kernel, turn, table, size, n, power, soft, floor, columns, forces):  # type: ignore[no-untyped-def]
-    """The two blocks that meet at a table in a turn of the tournament (circle method; odd: one block rests)."""
+    """The two blocks that meet at a table in a turn of the tournament."""
     blocks = -(-n // size)
-    others = blocks + blocks % 2 - 1
-    one = (turn + table) % others
-    two = others if table == 0 else (turn - table + others) % others
-    one, two = min(one, two), max(one, two)
+    one, two = pair_at_table(turn, table, blocks)
     if two < blocks:
         last = min(two * size + size, n)
         call(kernel, (columns, forces, one * size, one * size + size, two * size, last, power, soft, floor))
