@@ -2,8 +2,8 @@
 
     python bench/first_call.py [--out first_call.json] [--only NAME]      # about three minutes
 
-Each case runs in two processes of its own that share a new MEANFIELD_CACHE. "import" is the CPU time of importing the package
-and what the case needs; the others are the call itself on one thread; targets: below 3 s cold and 0.3 s warm (CPU).
+Each case runs in two processes of its own that share a new MEANFIELD_CACHE. "import" is the CPU time of importing the
+package and what the case needs; the others are the call itself on one thread; targets: below 3 s cold and 0.3 s warm (CPU).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from meanfield.kernels.pair_loops import NAMES, expand
 from meanfield.kernels.pair_weights import Weight
 from meanfield.kernels.tournament import pair_at_table
 
-__all__ = ["add_product_forces", "product_pays"]
+__all__ = ["add_product_forces", "product_pays", "product_sized"]
 
 # OpenBLAS multiplies small matrices, of at most so many multiplications, without packing them first: 78 against 38 Gflop/s
 # for 160 x 160 x 32 and 256 x 256 x 32 (peak 93)
@@ -98,11 +98,16 @@ def _weights_of_products(weight: Weight, side: int) -> Any:
     return kernel(name, source, NAMES | {"SIDE": side}, _ARGUMENTS)
 
 
+def product_sized(x: Any) -> bool:
+    """Whether so many particles and components, (particle, component), are enough for the product form."""
+    return bool(x.shape[1] >= _LEAST_DIM and x.shape[0] >= _LEAST_PARTICLES)
+
+
 def product_pays(x: Any) -> bool:
     """Whether the positions of one run, (particle, component), are such that the product form is the faster one."""
-    n, dim = x.shape
-    if dim < _LEAST_DIM or n < _LEAST_PARTICLES:
+    if not product_sized(x):
         return False
+    n = len(x)
     few = x[:: -(-n // _SAMPLE)] - x.mean(axis=0)
     square = np.square(few).sum(axis=1)
     both = square[:, None] + square
