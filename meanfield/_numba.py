@@ -33,17 +33,18 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import caching, sigutils
+from numba.core import caching, cgutils, sigutils
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "fit_threads", "float_to_bits", "kernel", "njit",
-           "one_blas_thread", "prange", "thread_count", "wide_vectors", "with_threads"]
+__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "fit_threads", "float_to_bits", "kernel",
+           "multiply_add", "njit", "one_blas_thread", "prange", "thread_count", "thread_id", "wide_vectors", "with_threads"]
 
 prange = numba.prange
+thread_id = numba.get_thread_id
 _OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
 
 
@@ -163,6 +164,10 @@ if numba.config.DISABLE_JIT:
     def wide_vectors() -> None:
         """Nothing to widen."""
 
+    def multiply_add(a: float, b: float, c: float) -> float:
+        """a b + c."""
+        return a * b + c
+
     def float_to_bits(x: float) -> int:
         """The float64 x read as an int64."""
         return int(struct.unpack("<q", struct.pack("<d", x))[0])
@@ -202,6 +207,22 @@ else:
             return context.get_dummy_value()
 
         return numba.types.void(), codegen
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+        """a b + c in one instruction where there is one.
+
+        Where a product is used twice, LLVM computes it once and adds it twice: 53 operations a turn instead of 45 in the
+        pair loop of the plane (measured: 4.5 against 4.9 billion pairs a second).
+        """
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            number = ir.DoubleType()
+            kind = ir.FunctionType(number, [number] * 3)
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fmuladd.f64")
+            return builder.call(function, args, fastmath=sorted(_OPTIONS["fastmath"]))
+
+        return numba.float64(numba.float64, numba.float64, numba.float64), codegen
 
     def _cast(source: Any, target: Any, register: Any) -> Any:
         def cast(typingctx: Any, x: Any) -> Any:
