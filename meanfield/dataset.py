@@ -38,6 +38,7 @@ VARIABLES: dict[str, Declared] = {
     "particle": Declared(("particle",), "1", "Particle index."),
     "component": Declared(("component",), "1", "Component of the position."),
     "x": Declared(("x",), "length", "Cell centre."),
+    "r": Declared(("r",), "length", "Distance of the cell's middle from the centre."),
     "n_particles": Declared(("n_particles",), "1", "Number of particles."),
     # simulate
     "position": Declared(("run", "time", "particle", "component"), "length", "Position of each particle."),
@@ -50,7 +51,7 @@ VARIABLES: dict[str, Declared] = {
                                     "(metropolis)."),
     "inverse_temperature": Declared(("time",), "1 / energy", "Inverse temperature beta(t) of an annealed run."),
     # solve, gibbs
-    "density": Declared(("time", "x"), "1 / length", "Cell averages of the density; they integrate to 1."),
+    "density": Declared(("state", "time", "x", "r"), "1 / length", "Cell averages of the density; they integrate to 1."),
     "free_energy": Declared(("time",), "energy", "F_beta = energy + entropy / beta of the cell averages."),
     "energy": Declared(("time",), "energy", "E = int V rho + (1/2) iint g rho rho."),
     "entropy": Declared(("time",), "1", "Ent = int rho log rho."),
@@ -61,7 +62,18 @@ VARIABLES: dict[str, Declared] = {
     "n_steps": Declared(("time",), "1", "Accepted time steps so far."),
     "n_rejected": Declared(("time",), "1", "Time steps refused so far by the error or the energy guard."),
     "drift_potential": Declared(("time", "x"), "energy", "U = V + g * rho in each cell."),
-    "residual": Declared((), "1", "Largest change of log rho under one more fixed-point map."),
+    "residual": Declared((), "1", "Largest change of log rho under one more fixed-point map; at infinite inverse temperature "
+                         "the largest violation of U = constant where there is mass, and no less elsewhere."),
+    # gibbs on panels
+    "node": Declared(("node",), "1", "Node of the quadrature, in order of place."),
+    "wall": Declared(("wall",), "length", "Coordinate of the wall."),
+    "node_place": Declared(("node",), "length", "Coordinate of the node."),
+    "node_density": Declared(("node",), "1 / length", "Density at the node."),
+    "node_weight": Declared(("node",), "length", "Quadrature weight: the sum of node_weight node_density f is int f rho."),
+    "wall_density": Declared(("wall",), "1 / length", "Density at the wall."),
+    "free_energy_error": Declared((), "energy", "Difference from the solution with three nodes less a panel."),
+    "density_error": Declared((), "1 / length", "Largest such difference of the cell averages."),
+    "wall_error": Declared(("wall",), "1 / length", "Such a difference of the density at the wall."),
     # diagnostics
     "wasserstein": Declared(("run", "time", "n_particles"), "length", "Wasserstein distance W_p; the order p is in attrs."),
     "rate": Declared((), "1", "Slope of log error against log n_particles."),

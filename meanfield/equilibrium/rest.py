@@ -1,0 +1,179 @@
+"""``gibbs``: the self-consistent Gibbs density on cells, on panels, and at infinite inverse temperature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from meanfield import _checks
+from meanfield._checks import Array
+from meanfield.dataset import dataset
+from meanfield.equilibrium.newton import TOLERANCE, Linear, State, continued, descend, newton, state
+from meanfield.equilibrium.obstacle import coldest
+from meanfield.equilibrium.panels import Panels, first_panels
+from meanfield.interactions import Riesz
+from meanfield.mesh import Grid, Mesh, mesh_of, refuse_unsolvable
+from meanfield.problem import Problem
+
+__all__ = ["at_rest", "gibbs", "refuse_collapse", "start"]
+
+_ORDER, _LOWER_ORDER = 12, 9  # nodes of a panel, and of the solution that the errors are estimated from
+_RESOLVED = 1e-10  # largest last coefficient of a panel's density, as a share of the largest density
+_MOST_PANELS = 120
+
+
+def gibbs(problem: Problem, grid: Grid, *, method: str = "cells",
+          initial: str | Array | Callable[..., Array] | None = None) -> xr.Dataset:
+    """The self-consistent Gibbs density rho = exp(-beta (V + g * rho)) / Z, a rest state of ``simulate`` and ``solve``.
+
+    Args:
+        problem: with attraction there can be several rest states; what is returned is the one continued from high
+            temperature, which may be a saddle of F_beta (``stationary_states`` finds the others and tells them apart).
+        grid: cells of the density.
+        method: "cells": the fixed point of the cell averages, which is where ``solve`` comes to rest; Newton's method, to a
+            residual of 1e-12 or the round-off of beta U. Its free energy converges with the square of the cell width (a
+            logarithm more where the density bends at a wall). "panels": the equation itself on an Interval (or on a Ball
+            with its Coulomb kernel), by product integration on Gauss-Legendre panels graded towards the walls, from which
+            the cell averages are exact integrals.
+        initial: a density ("uniform", a function of x, cell averages) to descend from instead, for cells at finite beta.
+
+    Returns a Dataset with ``density`` over the cells and the scalars ``free_energy``, ``energy``, ``entropy`` and
+    ``residual`` (largest |log rho - log of its image| under the fixed-point map). With panels also ``wall_density`` over
+    ``wall``, ``node_density`` and ``node_weight`` over ``node`` (for integrals of one's own: sum of node_weight node_density f
+    is int f rho, with all digits) and the estimated errors ``free_energy_error``, ``density_error`` and ``wall_error``,
+    differences from the solution with three nodes less a panel.
+
+    At inverse_temperature inf the density minimises the energy (method "cells"): U = V + g * rho is constant where there is
+    mass and no less elsewhere, and ``residual`` is the largest violation of that. Mass that piles up at a wall is in the
+    last cell. The energy must be strictly convex.
+
+    Raises ValueError where the problem has no density on the grid, for an energy that is not strictly convex at
+    inverse_temperature inf, and for panels on a domain or a kernel that they cannot do; ArithmeticError where the density
+    collapses into a cell (a singular attraction below its critical temperature: there is no rest state), or no rest state is
+    found.
+
+    Source: method.md (7.5), 7.3; Frostman's conditions at infinite inverse temperature.
+    """
+    _checks.choice("method", method, ("cells", "panels"))
+    settings = {"problem": problem, "cells": getattr(grid, "cells", grid), "method": method}
+    if method == "panels":
+        if initial is not None:
+            raise ValueError("initial is for method='cells', got it with method='panels'")
+        return _on_panels(problem, grid, settings)
+    mesh = mesh_of(problem, grid)
+    beta = problem.inverse_temperature
+    linear = Linear(mesh)
+    if math.isinf(beta):
+        cold = coldest(linear)
+        rho, residual = cold.density, cold.residual
+    else:
+        now = at_rest(linear, beta) if initial is None else descend(linear, start(mesh, beta, initial))
+        refuse_collapse(problem, mesh.volumes * now.density)
+        _accept(now)
+        rho, residual = now.density, now.residual
+    parts = mesh.energies(rho)
+    return dataset("gibbs", {"density": rho, "free_energy": parts.free_energy, "energy": parts.energy,
+                             "entropy": parts.entropy, "residual": residual},
+                   dict(zip(mesh.names, mesh.centers, strict=True)), settings=settings)
+
+
+def start(mesh: Mesh, beta: float, initial: str | Array | Callable[..., Array]) -> State:
+    """The state of an initial density; empty cells hold next to nothing."""
+    rho, _ = mesh.density(initial)
+    return state(mesh, beta, np.log(np.maximum(rho, 1e-30 * rho.max())))
+
+
+def at_rest(linear: Linear, beta: float) -> State:
+    """The state continued from high temperature; where Newton's method loses it, a minimiser of F_beta below."""
+    now = continued(linear, beta)
+    if now.residual > 10 * max(TOLERANCE, now.roundoff):
+        now = descend(linear, state(linear.mesh, beta, now.log_density))
+    return now
+
+
+def _accept(now: State) -> None:
+    if not now.residual <= 100 * max(TOLERANCE, now.roundoff):
+        raise ArithmeticError(f"no rest state was found: the residual stopped at {now.residual:.3g} at inverse temperature "
+                              f"{now.beta:g}; try other cells, a smaller inverse_temperature or an initial density")
+
+
+def refuse_collapse(problem: Problem, masses: Array) -> None:
+    """ArithmeticError where a singular attraction has drawn the density into single cells; masses of the cells."""
+    attractive = [t for t in problem.interactions if isinstance(t, Riesz) and t.softening == 0 and t.s >= 0 and t.coupling < 0]
+    share = float(masses.max())
+    if not attractive or share < 0.2 or share * masses.size < 10:
+        return
+    when = "always possible for s > 0"
+    if all(t.s == 0 for t in attractive):
+        when = f"for inverse_temperature above 2 dim / strength = {-2 * problem.dim / sum(t.coupling for t in attractive):.4g}"
+    raise ArithmeticError(f"there is no rest state: the attraction draws a share of {share:.2g} of the mass into one cell "
+                          f"(collapse, {when}); lower the inverse_temperature, now {problem.inverse_temperature:g}, or soften "
+                          "the kernel")
+
+
+def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dataset:
+    refuse_unsolvable(problem, grid)
+    beta = problem.inverse_temperature
+    if math.isinf(beta):
+        raise ValueError("method='panels' needs a finite inverse_temperature, got inf; take method='cells'")
+    panels, fine = _refined(problem, beta)
+    coarse_panels = panels.of_order(_LOWER_ORDER)
+    coarse = _solved(coarse_panels, beta, panels, fine)
+    low, high = panels.span
+    edges = np.linspace(low, high, grid.cells + 1)
+    densities = [_cells(p, s, edges) for p, s in ((panels, fine), (coarse_panels, coarse))]
+    refuse_collapse(problem, densities[0] * _volumes(panels, edges))
+    ends = [1] if panels.radial else [0, 1]
+    walls = [p.evaluate(s.density, np.array(ends), np.zeros(len(ends))) for p, s in ((panels, fine), (coarse_panels, coarse))]
+    mesh = panels.mesh()[0]
+    # the walls, and the nodes in order of place
+    order = np.argsort(mesh.centers[0])
+    parts = mesh.energies(fine.density, fine.interaction)
+    return dataset("gibbs", {
+        "density": densities[0], "free_energy": parts.free_energy, "energy": parts.energy, "entropy": parts.entropy,
+        "residual": fine.residual, "wall_density": walls[0], "node_density": fine.density[order],
+        "node_weight": mesh.volumes[order], "node_place": mesh.centers[0][order],
+        "free_energy_error": abs(fine.free_energy - coarse.free_energy),
+        "density_error": float(np.abs(densities[0] - densities[1]).max()), "wall_error": np.abs(walls[0] - walls[1]),
+    }, {mesh.names[0]: 0.5 * (edges[1:] + edges[:-1]), "node": np.arange(order.size),
+        "wall": np.array([low, high])[ends]}, settings=settings)
+
+
+def _refined(problem: Problem, beta: float) -> tuple[Panels, State]:
+    panels = first_panels(problem, _ORDER)
+    mesh, matrix = panels.mesh()
+    now = at_rest(Linear(mesh, matrix), beta)
+    while True:
+        flags = panels.unresolved(now.density, _RESOLVED)
+        if not flags.any() or panels.side.size > _MOST_PANELS:
+            _accept(now)
+            return panels, now
+        finer = panels.refined(flags)
+        panels, now = finer, _solved(finer, beta, panels, now)
+
+
+def _solved(panels: Panels, beta: float, known: Panels, guess: State) -> State:
+    mesh, matrix = panels.mesh()
+    side, t, _ = panels.nodes
+    linear = Linear(mesh, matrix)
+    now = newton(linear, state(mesh, beta, known.evaluate(guess.log_density, side, t)))
+    return now if now.residual <= 100 * max(TOLERANCE, now.roundoff) else at_rest(linear, beta)
+
+
+def _cells(panels: Panels, now: State, edges: Array) -> Array:
+    """Cell averages: integrals of the polynomials."""
+    side, t, _ = panels.nodes
+    weighted = now.density * panels.weight(panels.place(side, t))
+    volumes = _volumes(panels, edges)
+    averages = np.maximum(np.diff(panels.cumulative(weighted, edges)), 0.0) / volumes
+    result: Array = averages / np.sum(averages * volumes)
+    return result
+
+
+def _volumes(panels: Panels, edges: Array) -> Array:
+    d = panels.problem.dim
+    return np.diff(edges) if not panels.radial else panels.weight(np.ones(1)) / d * np.diff(edges**d)
