@@ -7,6 +7,8 @@ For repulsive kernels F_beta is strictly convex and the self-consistent Gibbs de
 kernel attracts there can be several rest states: ``stationary_states``.
 """
 
+from meanfield.equilibrium.branches import stationary_states
 from meanfield.equilibrium.rest import gibbs
+from meanfield.equilibrium.spectrum import spectral_gap
 
-__all__ = ["gibbs"]
+__all__ = ["gibbs", "spectral_gap", "stationary_states"]

@@ -166,7 +166,7 @@ def descend(linear: Linear, now: State, tolerance: float = TOLERANCE) -> State:
     Each step is an implicit step of pseudo-time 1 / shift of a gradient flow of F_beta; the shift falls as steps succeed.
     """
     shift = 1.0
-    for _ in range(20 * _ITERATIONS):
+    for _ in range(5 * _ITERATIONS):
         if linear.mesh.convolution is None or now.residual <= max(tolerance, now.roundoff):
             break
         y, slope = linear.solve(now, 1e-6, shift)

@@ -12,14 +12,14 @@ import xarray as xr
 from meanfield import _checks
 from meanfield._checks import Array
 from meanfield.dataset import dataset
-from meanfield.equilibrium.newton import TOLERANCE, Linear, State, continued, descend, newton, state
+from meanfield.equilibrium.newton import TOLERANCE, Linear, State, continued, descend, image, newton, state
 from meanfield.equilibrium.obstacle import coldest
 from meanfield.equilibrium.panels import Panels, first_panels
 from meanfield.interactions import Riesz
 from meanfield.mesh import Grid, Mesh, mesh_of, refuse_unsolvable
 from meanfield.problem import Problem
 
-__all__ = ["at_rest", "gibbs", "refuse_collapse", "start"]
+__all__ = ["accepted_rest", "gibbs", "image_of", "refuse_collapse", "start"]
 
 _ORDER, _LOWER_ORDER = 12, 9  # nodes of a panel, and of the solution that the errors are estimated from
 _RESOLVED = 1e-10  # largest last coefficient of a panel's density, as a share of the largest density
@@ -71,9 +71,7 @@ def gibbs(problem: Problem, grid: Grid, *, method: str = "cells",
         cold = coldest(linear)
         rho, residual = cold.density, cold.residual
     else:
-        now = at_rest(linear, beta) if initial is None else descend(linear, start(mesh, beta, initial))
-        refuse_collapse(problem, mesh.volumes * now.density)
-        _accept(now)
+        now = accepted_rest(linear, initial)
         rho, residual = now.density, now.residual
     parts = mesh.energies(rho)
     return dataset("gibbs", {"density": rho, "free_energy": parts.free_energy, "energy": parts.energy,
@@ -87,7 +85,24 @@ def start(mesh: Mesh, beta: float, initial: str | Array | Callable[..., Array]) 
     return state(mesh, beta, np.log(np.maximum(rho, 1e-30 * rho.max())))
 
 
-def at_rest(linear: Linear, beta: float) -> State:
+def image_of(mesh: Mesh, rho: Array) -> State:
+    """The state of a density, the logarithms of cells that underflow taken from the fixed-point map."""
+    beta = mesh.problem.inverse_temperature
+    mapped = image(mesh, beta, mesh.convolve(rho))
+    return state(mesh, beta, np.where(rho > 1e-290, np.log(np.maximum(rho, 1e-290)), mapped.log_density))
+
+
+def accepted_rest(linear: Linear, initial: str | Array | Callable[..., Array] | None = None) -> State:
+    """The rest state that ``gibbs`` returns, or its ArithmeticError."""
+    mesh, problem = linear.mesh, linear.mesh.problem
+    beta = problem.inverse_temperature
+    now = _at_rest(linear, beta) if initial is None else descend(linear, start(mesh, beta, initial))
+    refuse_collapse(problem, mesh.volumes * now.density)
+    _accept(now)
+    return now
+
+
+def _at_rest(linear: Linear, beta: float) -> State:
     """The state continued from high temperature; where Newton's method loses it, a minimiser of F_beta below."""
     now = continued(linear, beta)
     if now.residual > 10 * max(TOLERANCE, now.roundoff):
@@ -146,7 +161,7 @@ def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dat
 def _refined(problem: Problem, beta: float) -> tuple[Panels, State]:
     panels = first_panels(problem, _ORDER)
     mesh, matrix = panels.mesh()
-    now = at_rest(Linear(mesh, matrix), beta)
+    now = _at_rest(Linear(mesh, matrix), beta)
     while True:
         flags = panels.unresolved(now.density, _RESOLVED)
         if not flags.any() or panels.side.size > _MOST_PANELS:
@@ -161,7 +176,7 @@ def _solved(panels: Panels, beta: float, known: Panels, guess: State) -> State:
     side, t, _ = panels.nodes
     linear = Linear(mesh, matrix)
     now = newton(linear, state(mesh, beta, known.evaluate(guess.log_density, side, t)))
-    return now if now.residual <= 100 * max(TOLERANCE, now.roundoff) else at_rest(linear, beta)
+    return now if now.residual <= 100 * max(TOLERANCE, now.roundoff) else _at_rest(linear, beta)
 
 
 def _cells(panels: Panels, now: State, edges: Array) -> Array:
