@@ -62,8 +62,8 @@ VARIABLES: dict[str, Declared] = {
     "n_steps": Declared(("time",), "1", "Accepted time steps so far."),
     "n_rejected": Declared(("time",), "1", "Time steps refused so far by the error or the energy guard."),
     "drift_potential": Declared(("time", "x"), "energy", "U = V + g * rho in each cell."),
-    "residual": Declared(("state",), "1", "Largest change of log rho under one more fixed-point map; at infinite inverse temperature "
-                         "the largest violation of U = constant where there is mass, and no less elsewhere."),
+    "residual": Declared(("state",), "1", "Largest change of log rho under one more fixed-point map; at infinite inverse "
+                         "temperature the largest violation of U = constant where there is mass, and no less elsewhere."),
     # gibbs on panels
     "node": Declared(("node",), "1", "Node of the quadrature, in order of place."),
     "wall": Declared(("wall",), "length", "Coordinate of the wall."),
@@ -77,7 +77,7 @@ VARIABLES: dict[str, Declared] = {
     # stationary_states, spectral_gap
     "state": Declared(("state",), "1", "Rest state, in the order of the free energy."),
     "mode": Declared(("mode",), "1", "Mode of the linearised McKean-Vlasov operator, the slowest first."),
-    "growth_rate": Declared(("state",), "1 / time", "Growth rate of the least stable small perturbation (negative: it decays)."),
+    "growth_rate": Declared(("state",), "1 / time", "Growth rate of the least stable perturbation (negative: it decays)."),
     "stable": Declared(("state",), "1", "Whether no small perturbation grows."),
     "decay_rate": Declared(("mode",), "1 / time", "Rate at which the mode decays (negative: it grows)."),
     "mode_density": Declared(("mode", "x", "r"), "1 / length", "Shape of the mode; its absolute value integrates to 1."),

@@ -2,9 +2,9 @@
 
     rho = exp(-beta (V + g * rho)) / Z     (method.md 7.5).
 
-For repulsive kernels F_beta is strictly convex and the self-consistent Gibbs density is its only minimiser: use ``gibbs``, with
-``method="panels"`` where many digits are wanted, and with inverse_temperature inf for the minimiser of the energy. Where the
-kernel attracts there can be several rest states: ``stationary_states``.
+For repulsive kernels F_beta is strictly convex and the self-consistent Gibbs density is its only minimiser: use ``gibbs``,
+with ``method="panels"`` where many digits are wanted, and with inverse_temperature inf for the minimiser of the energy.
+Where the kernel attracts there can be several rest states: ``stationary_states``.
 """
 
 from meanfield.equilibrium.branches import stationary_states

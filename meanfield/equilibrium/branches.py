@@ -1,9 +1,9 @@
 """``stationary_states``: the rest states of an attractive problem, each with its free energy and its stability.
 
-Two searches. Down the free energy from densities tilted to either side find the stable states. Newton's method on the residual
-deflated by the states at hand, R(u) prod_k (1 / d_k^2 + 1) with d_k the distance to state k, cannot go back to them and finds
-more, the saddles among them, from the same starts (Farrell, Birkisson and Funke 2015). d is Hellinger's distance |q - q_k|,
-q = sqrt(volume rho), in which a Newton step changes q by y / 2; the deflated step is the Newton step times a number.
+Two searches. Ways down the free energy from densities tilted to either side find the stable states. Newton's method on the
+residual deflated by the states at hand, R(u) prod_k (1 / d_k^2 + 1) with d_k the distance to state k, cannot go back to them
+and finds more, from the middle between two of them the saddles (Farrell, Birkisson and Funke 2015). d is Hellinger's
+distance |q - q_k|, q = sqrt(volume rho), and a Newton step changes q by y / 2; the deflated step is a multiple of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from meanfield.equilibrium.spectrum import modes
 from meanfield.mesh import Grid, Mesh, mesh_of
 from meanfield.problem import Problem
 
-__all__ = ["stationary_states", "states_of"]
+__all__ = ["states_of", "stationary_states"]
 
 _DEFLATED = 60  # steps of one deflated search
 _LARGEST = 0.7  # of |y| in one of them: a quarter of the way between two disjoint densities, squared
@@ -63,8 +63,8 @@ def stationary_states(problem: Problem, grid: Grid, *, initial: Sequence[str | A
     given = [start(mesh, problem.inverse_temperature, density) for density in initial]
     found = states_of(linear, given, n_states)
     if not found:
-        raise ArithmeticError(f"no rest state was found at inverse temperature {problem.inverse_temperature:g}; try other cells, a "
-                              "smaller inverse_temperature or an initial density")
+        raise ArithmeticError(f"no rest state was found at inverse temperature {problem.inverse_temperature:g}; try other "
+                              "cells, a smaller inverse_temperature or an initial density")
     growth = -np.array([modes(linear, now, 1).rates[0] for now in found])
     parts = [mesh.energies(now.density, now.interaction) for now in found]
     # a neutral direction (a shift) has a rate of 0 up to the discretisation
@@ -86,7 +86,7 @@ def states_of(linear: Linear, given: Iterable[State] = (), most: int = 16) -> li
 
     def add(now: State) -> bool:
         nonlocal collapsed
-        if now.residual > 100 * max(TOLERANCE, now.roundoff) or any(same.distance(now, k) < same.threshold(k) for k in found):
+        if now.residual > 100 * max(TOLERANCE, now.roundoff) or any(same.distance(now, k) < same.limit(k) for k in found):
             return False
         try:
             refuse_collapse(mesh.problem, mesh.volumes * now.density)
@@ -103,7 +103,7 @@ def states_of(linear: Linear, given: Iterable[State] = (), most: int = 16) -> li
         if len(found) >= most:
             break
         near = descend(linear, begin, 1e-3)
-        if not any(same.distance(near, known) < same.threshold(known) for known in found):
+        if not any(same.distance(near, known) < same.limit(known) for known in found):
             add(newton(linear, descend(linear, near)))
     # saddles lie between minimisers: the middle of two of them is a good start
     middles = [state(mesh, beta, 0.5 * (np.maximum(a.log_density, -1e3) + np.maximum(b.log_density, -1e3)))
@@ -144,7 +144,8 @@ class _Same:
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
-        self.axes = tuple(a for a in range(len(mesh.shape)) if _periodic(mesh, a) and np.ptp(mesh.potential, axis=a).max() == 0)
+        self.axes = tuple(a for a in range(len(mesh.shape))
+                          if _periodic(mesh, a) and np.ptp(mesh.potential, axis=a).max() == 0)
 
     def root(self, now: State) -> Array:
         return np.sqrt(self.mesh.volumes * now.density)
@@ -166,7 +167,7 @@ class _Same:
         q = self.root(now)
         return float(np.square(q - self.aligned(q, other)).sum())
 
-    def threshold(self, other: State) -> float:
+    def limit(self, other: State) -> float:
         """Shifts go by whole cells, so that near states up to one cell are the same."""
         q = self.root(other)
         return max([_SAME] + [float(np.square(q - np.roll(q, 1, a)).sum()) for a in self.axes])

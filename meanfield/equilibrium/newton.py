@@ -182,7 +182,7 @@ def descend(linear: Linear, now: State, tolerance: float = TOLERANCE) -> State:
 
 
 def _search(linear: Linear, now: State, y: Array, slope: float, only_downhill: bool = False) -> State | None:
-    """The first of the steps 1, 1/2, ... from the image of now to that of g * (rho + rho du) that makes progress, or None."""
+    """The first of the steps 1, 1/2, ... towards the image of g * (rho + rho du) that makes progress, or None."""
     mesh, step = linear.mesh, 1.0
     towards = linear.pushed(now, y)
     slack = 1e-15 * (1.0 + abs(now.free_energy))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from meanfield._checks import Array
@@ -23,9 +24,9 @@ __all__ = ["Coldest", "coldest"]
 _PATIENCE = 10  # exchanges of whole blocks without progress before single ones
 _GUESS, _COLD = 8, 1e4  # after so many exchanges the guess is taken from this inverse temperature times the span of U
 _LARGEST_MATRIX = 4000  # cells up to which a matrix is made where conjugate gradients are slow
-_NOT_CONVEX = ("gibbs at an infinite inverse_temperature needs an interaction whose energy is strictly convex on these cells "
-               "(singular and repulsive); take a large finite inverse_temperature, or let the gradient flow of solve come to "
-               "rest")
+_NOT_CONVEX = ("gibbs at an infinite inverse_temperature needs an interaction whose energy is strictly convex on these "
+               "cells (singular and repulsive); take a large finite inverse_temperature, or let the gradient flow of solve "
+               "come to rest")
 
 
 class Coldest(NamedTuple):
@@ -79,7 +80,7 @@ def coldest(linear: Linear) -> Coldest:
     return Coldest(density, excess, float(violation.max()))
 
 
-def _solved(linear: Linear, held: Array, mass: Array) -> Array:
+def _solved(linear: Linear, held: NDArray[np.bool_], mass: Array) -> Array:
     """Masses on the held cells with V + g m constant there and sum 1."""
     if held.size > DENSE:
         small = held.size <= _LARGEST_MATRIX
@@ -89,7 +90,7 @@ def _solved(linear: Linear, held: Array, mass: Array) -> Array:
     return _direct(linear, held)
 
 
-def _direct(linear: Linear, held: Array) -> Array:
+def _direct(linear: Linear, held: NDArray[np.bool_]) -> Array:
     g = linear.matrix()[np.ix_(held, held)]
     potential = linear.mesh.potential.ravel()[held]
     mass = np.zeros(held.size)
@@ -108,7 +109,7 @@ def _direct(linear: Linear, held: Array) -> Array:
     return mass
 
 
-def _iterated(linear: Linear, held: Array, start: Array, most: int) -> tuple[Array, bool]:
+def _iterated(linear: Linear, held: NDArray[np.bool_], start: Array, most: int) -> tuple[Array, bool]:
     mesh = linear.mesh
     count = held.sum()
 

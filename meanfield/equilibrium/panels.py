@@ -1,10 +1,10 @@
 """The Gibbs density on Gauss-Legendre panels: many digits where the density bends sharply at walls (``method="panels"``).
 
-Panels get geometrically smaller towards the walls and are halved wherever the density is not resolved. On each the density is
-a polynomial through ``order`` Gauss nodes, and g * rho at node i is sum_j K_ij rho_j with K_ij = int g(x_i - y) L_j(y) dy, L_j
-the Lagrange polynomials of the panel of node j (product integration: Nystrom's method). Far panels take the Gauss rule,
-near ones a rule graded towards their ends, and a node's own panel one graded towards the node, on both sides. The rules ask the
-interaction for its values alone, so every kernel that is integrable on the line will do.
+Panels get geometrically smaller towards the walls and are halved wherever the density is not resolved. On each the density
+is a polynomial through ``order`` Gauss nodes, and g * rho at node i is sum_j K_ij rho_j, K_ij = int g(x_i - y) L_j(y) dy
+with the Lagrange polynomials L_j of the panel of node j (product integration: Nystrom's method). Far panels take the Gauss
+rule, near ones a rule graded towards their ends, and a node's own panel one graded towards the node, on both sides. The
+rules ask the interaction for its values alone, so every kernel that is integrable on the line will do.
 
 Balls of dimension two and more are taken along the radius, for Coulomb kernels: a sphere acts as its centre from outside and
 is constant inside (Newton), so that g * rho is the integral of g(max(r, r')).
@@ -19,6 +19,7 @@ from functools import cache
 
 import numpy as np
 from numpy.polynomial import legendre
+from numpy.typing import NDArray
 
 from meanfield._checks import Array
 from meanfield.domain import Ball, Box
@@ -135,12 +136,28 @@ class Panels:
                 kernel = g(away)
             parts = kernel * (half * reach[:, None] * weights)
             block += np.einsum("iq,iqk->ik", parts, values[0 if direction < 0 else 1])
-            # below the last level a singular kernel goes on as a geometric series: sums over the levels fall by a factor
-            last, before = parts[:, :_POINTS].sum(axis=1), parts[:, _POINTS: 2 * _POINTS].sum(axis=1)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.where((last != 0) & (np.abs(last) < np.abs(before)), last / before, 0.0)
-            block[np.arange(p), np.arange(p)] += np.where((ratio > 0) & (ratio < 1), last * ratio / (1.0 - ratio), 0.0)
+            block[np.arange(p), np.arange(p)] += _below(parts)
         return block
+
+    def at_walls(self, g: Callable[[Array], Array]) -> Array:
+        """Rows (wall, node) of K for the ends that are walls, the low one first."""
+        p = self.order
+        rows = []
+        t, w, _ = _own_rule(p)
+        for end in (1,) if self.radial else (0, 1):
+            row = np.empty(self.side.size * p)
+            for k in range(self.side.size):
+                own = self.side[k] == end and self.low[k] == 0
+                fine, values = (t, _lagrange(p, 2.0 * t - 1.0) * w[:, None]) if own else _fine_rule(p)
+                length = self.high[k] - self.low[k]
+                y = self.low[k] + length * fine
+                there = self._pair(g, np.array(end), np.array(0.0), self.side[k], y)
+                weight = length * there * self.weight(self.place(self.side[k], y))
+                row[k * p:(k + 1) * p] = weight @ values
+                if own:
+                    row[k * p:(k + 1) * p] += _below((weight * w)[None]) * _lagrange(p, np.array([-1.0]))[0]
+            rows.append(row)
+        return np.array(rows)
 
     def _pair(self, g: Callable[[Array], Array], side: Array, t: Array, other: Array, s: Array) -> Array:
         if self.radial:
@@ -173,11 +190,13 @@ class Panels:
         low, high = self.span
         side = np.where(x - low <= high - x, 0, 1)
         k, xi = self._locate(side, np.clip(np.where(side == 0, x - low, high - x), 0.0, None))
-        inner = np.array([half[j] * legendre.legval(z, legendre.legint(series[j], lbnd=-1)) for j, z in zip(k, xi, strict=True)])
-        return start[k] + np.where(side == 0, inner, whole[k] - inner)
+        inner = np.array([half[j] * legendre.legval(z, legendre.legint(series[j], lbnd=-1))
+                          for j, z in zip(k, xi, strict=True)])
+        result: Array = start[k] + np.where(side == 0, inner, whole[k] - inner)
+        return result
 
-    def _locate(self, side: Array, t: Array) -> tuple[Array, Array]:
-        k = np.empty(np.shape(t), dtype=np.int64)
+    def _locate(self, side: Array, t: Array) -> tuple[NDArray[np.int64], Array]:
+        k: NDArray[np.int64] = np.empty(np.shape(t), dtype=np.int64)
         for end in (0, 1):
             of = np.flatnonzero(self.side == end)
             of = of[np.argsort(self.low[of])]
@@ -186,6 +205,10 @@ class Panels:
                 k[here] = of[np.clip(np.searchsorted(self.low[of], t[here], side="right") - 1, 0, of.size - 1)]
         xi = 2.0 * (t - self.low[k]) / (self.high[k] - self.low[k]) - 1.0
         return k, np.clip(xi, -1.0, 1.0)
+
+    def wall_panels(self, ends: list[int]) -> NDArray[np.int64]:
+        """Which panels lie at the ends."""
+        return np.flatnonzero((self.low == 0) & np.isin(self.side, ends))
 
     def unresolved(self, rho: Array, tolerance: float) -> Array:
         """Panels on which the last coefficients of the density are above the tolerance times its largest value."""
@@ -200,7 +223,7 @@ class Panels:
             cuts = np.array([self.low[k], self.high[k]])
             if flags[k]:
                 wall = self.low[k] == 0 and not (self.radial and self.side[k] == 0)
-                cuts = np.append(0.0, self.high[k] * 2.0 ** np.arange(-8, 1)) if wall else np.linspace(*cuts, 3)
+                cuts = np.append(0.0, self.high[k] * 2.0 ** np.arange(-8, 1)) if wall else np.linspace(cuts[0], cuts[1], 3)
             side += [self.side[k]] * (cuts.size - 1)
             low += cuts[:-1].tolist()
             high += cuts[1:].tolist()
@@ -222,8 +245,8 @@ def first_panels(problem: Problem, order: int) -> Panels:
     if problem.dim > 1:
         for term in problem.interactions:
             if not (isinstance(term, Riesz) and term.s == problem.dim - 2 and term.softening == 0):
-                raise ValueError(f"panels along the radius of a Ball take its Coulomb kernel, Riesz s = {problem.dim - 2} without "
-                                 f"softening, got {term!r}")
+                raise ValueError(f"panels along the radius of a Ball take its Coulomb kernel, Riesz s = {problem.dim - 2} "
+                                 f"without softening, got {term!r}")
     low, high = (0.0, domain.radius) if isinstance(domain, Ball) and problem.dim > 1 else (
         (domain.low[0], domain.high[0]) if isinstance(domain, Box) else (-domain.radius, domain.radius))
     middle = 0.5 * (high - low)
@@ -257,9 +280,17 @@ def _graded(levels: int, points: int) -> tuple[Array, Array]:
     return (edge[:-1, None] + half * (node + 1.0)).ravel(), (half * weight).ravel()
 
 
+def _below(parts: Array) -> Array:
+    """What a singular kernel has below the last level: sums over the levels (row, point) go on as a geometric series."""
+    last, before = parts[:, :_POINTS].sum(axis=1), parts[:, _POINTS: 2 * _POINTS].sum(axis=1)
+    falls = (last * before > 0) & (np.abs(last) < np.abs(before))
+    ratio = np.where(falls, last / np.where(before == 0, 1.0, before), 0.0)
+    return np.asarray(last * ratio / (1.0 - ratio))
+
+
 @cache
 def _own_rule(p: int) -> tuple[Array, Array, list[Array]]:
-    """The rule towards a node, without the panel next to it, and w-free Lagrange values (node, point, k) before and after it."""
+    """The rule towards a node, without its last level, and Lagrange values (node, point, k) before and after the node."""
     t, w = _graded(_LEVELS, _POINTS)
     t, w = t[_POINTS:], w[_POINTS:]
     xi = legendre.leggauss(p)[0]

@@ -16,7 +16,8 @@ from meanfield.equilibrium.newton import TOLERANCE, Linear, State, continued, de
 from meanfield.equilibrium.obstacle import coldest
 from meanfield.equilibrium.panels import Panels, first_panels
 from meanfield.interactions import Riesz
-from meanfield.mesh import Grid, Mesh, mesh_of, refuse_unsolvable
+from meanfield.mesh import Grid, Mesh, mesh_of
+from meanfield.mesh.base import refuse_unsolvable
 from meanfield.problem import Problem
 
 __all__ = ["accepted_rest", "gibbs", "image_of", "refuse_collapse", "start"]
@@ -43,9 +44,9 @@ def gibbs(problem: Problem, grid: Grid, *, method: str = "cells",
 
     Returns a Dataset with ``density`` over the cells and the scalars ``free_energy``, ``energy``, ``entropy`` and
     ``residual`` (largest |log rho - log of its image| under the fixed-point map). With panels also ``wall_density`` over
-    ``wall``, ``node_density`` and ``node_weight`` over ``node`` (for integrals of one's own: sum of node_weight node_density f
-    is int f rho, with all digits) and the estimated errors ``free_energy_error``, ``density_error`` and ``wall_error``,
-    differences from the solution with three nodes less a panel.
+    ``wall``, ``node_place``, ``node_density`` and ``node_weight`` over ``node`` (for integrals of one's own: the sum of
+    node_weight node_density f(node_place) is int f rho, with all digits) and the estimated errors ``free_energy_error``,
+    ``density_error`` and ``wall_error``, differences from the solution with three nodes less a panel.
 
     At inverse_temperature inf the density minimises the energy (method "cells"): U = V + g * rho is constant where there is
     mass and no less elsewhere, and ``residual`` is the largest violation of that. Mass that piles up at a wall is in the
@@ -117,17 +118,23 @@ def _accept(now: State) -> None:
 
 
 def refuse_collapse(problem: Problem, masses: Array) -> None:
-    """ArithmeticError where a singular attraction has drawn the density into single cells; masses of the cells."""
-    attractive = [t for t in problem.interactions if isinstance(t, Riesz) and t.softening == 0 and t.s >= 0 and t.coupling < 0]
-    share = float(masses.max())
-    if not attractive or share < 0.2 or share * masses.size < 10:
+    """ArithmeticError where a singular attraction has drawn the density to the size of cells: half of it into 3 a side."""
+    attractive = [t for t in problem.interactions if isinstance(t, Riesz) and not t.softening and t.s >= 0 > t.coupling]
+    if not attractive:
+        return
+    near = masses
+    for axis in range(masses.ndim):
+        near = near + np.roll(near, 1, axis) + np.roll(near, -1, axis)
+    share = float(near.max())
+    if share < 0.5 or masses.size < 20 * 3**masses.ndim:  # a few cells cannot tell
         return
     when = "always possible for s > 0"
     if all(t.s == 0 for t in attractive):
-        when = f"for inverse_temperature above 2 dim / strength = {-2 * problem.dim / sum(t.coupling for t in attractive):.4g}"
-    raise ArithmeticError(f"there is no rest state: the attraction draws a share of {share:.2g} of the mass into one cell "
-                          f"(collapse, {when}); lower the inverse_temperature, now {problem.inverse_temperature:g}, or soften "
-                          "the kernel")
+        critical = 2 * problem.dim / -sum(t.coupling for t in attractive)
+        when = f"for inverse_temperature above 2 dim / strength = {critical:.4g}"
+    raise ArithmeticError(f"there is no rest state: the attraction draws {share:.2g} of the mass into neighbouring cells "
+                          f"(collapse, {when}); lower the inverse_temperature, now {problem.inverse_temperature:g}, or "
+                          "soften the kernel")
 
 
 def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dataset:
@@ -143,9 +150,13 @@ def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dat
     densities = [_cells(p, s, edges) for p, s in ((panels, fine), (coarse_panels, coarse))]
     refuse_collapse(problem, densities[0] * _volumes(panels, edges))
     ends = [1] if panels.radial else [0, 1]
-    walls = [p.evaluate(s.density, np.array(ends), np.zeros(len(ends))) for p, s in ((panels, fine), (coarse_panels, coarse))]
+    walls = [_at_walls(p, s) for p, s in ((panels, fine), (coarse_panels, coarse))]
+    wall_error = np.abs(walls[0] - walls[1])
+    # next to a wall that the panels do not resolve (s near 1) that says too little
+    if panels.unresolved(fine.density, _RESOLVED)[panels.wall_panels(ends)].any():
+        polynomial = panels.evaluate(fine.density, np.array(ends), np.zeros(len(ends)))
+        wall_error = np.maximum(wall_error, np.abs(walls[0] - polynomial))
     mesh = panels.mesh()[0]
-    # the walls, and the nodes in order of place
     order = np.argsort(mesh.centers[0])
     parts = mesh.energies(fine.density, fine.interaction)
     return dataset("gibbs", {
@@ -153,7 +164,7 @@ def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dat
         "residual": fine.residual, "wall_density": walls[0], "node_density": fine.density[order],
         "node_weight": mesh.volumes[order], "node_place": mesh.centers[0][order],
         "free_energy_error": abs(fine.free_energy - coarse.free_energy),
-        "density_error": float(np.abs(densities[0] - densities[1]).max()), "wall_error": np.abs(walls[0] - walls[1]),
+        "density_error": float(np.abs(densities[0] - densities[1]).max()), "wall_error": wall_error,
     }, {mesh.names[0]: 0.5 * (edges[1:] + edges[:-1]), "node": np.arange(order.size),
         "wall": np.array([low, high])[ends]}, settings=settings)
 
@@ -187,6 +198,20 @@ def _cells(panels: Panels, now: State, edges: Array) -> Array:
     averages = np.maximum(np.diff(panels.cumulative(weighted, edges)), 0.0) / volumes
     result: Array = averages / np.sum(averages * volumes)
     return result
+
+
+def _at_walls(panels: Panels, now: State) -> Array:
+    """The density at the walls from its own equation: an integral is less in error than the polynomial's end."""
+    mesh = panels.mesh()[0]
+    problem, mass = panels.problem, mesh.volumes * now.density
+    places = np.array(panels.span)[[1] if panels.radial else [0, 1]]
+    points = np.zeros((places.size, problem.dim))
+    points[:, 0] = places
+    drift = problem.potential_value(points)
+    for term in problem.interactions:
+        drift = drift + panels.at_walls(term.value) @ now.density
+    log_z = float(np.sum(mass * (now.log_density + now.beta * (mesh.potential + now.interaction))))
+    return np.asarray(np.exp(log_z - now.beta * drift))
 
 
 def _volumes(panels: Panels, edges: Array) -> Array:

@@ -5,9 +5,9 @@ A small mass p = volume h put on a rest state rho decays by (to first order, exa
     dp/dt = -K (T p / m + g p),   m = volume rho,
 
 with K the Laplacian of the graph of cells whose faces conduct c B(z) rho_i, z = log rho_i - log rho_{i+1}. In y = p / q with
-q = sqrt(m) that is dy/dt = -A S y, A = q^{-1} K q^{-1} (the Fokker-Planck operator made symmetric, times beta) and S = T + q g q,
-the second derivative of F_beta. A S is self-adjoint in the metric of A^+, the linearised Wasserstein metric, so its eigenvalues
-are real, and as many are negative as S has negative directions: the rest state is stable where F_beta is convex.
+q = sqrt(m) that is dy/dt = -A S y with A = q^{-1} K q^{-1} (the Fokker-Planck operator made symmetric, times beta) and
+S = T + q g q, the second derivative of F_beta. A S is self-adjoint in the metric of A^+, the linearised Wasserstein metric,
+so its eigenvalues are real, and as many are negative as S has negative directions: stable is where F_beta is convex.
 
 The slowest rates are the largest 1 / rate of A^+ y = (1 / rate) S y, found by Lanczos with a sparse factor of A.
 """
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import coo_array, csc_array
 from scipy.sparse.linalg import LinearOperator, cg, eigsh, splu
@@ -27,7 +28,7 @@ from scipy.sparse.linalg import LinearOperator, cg, eigsh, splu
 from meanfield import _checks
 from meanfield._checks import Array
 from meanfield.dataset import dataset
-from meanfield.equilibrium.newton import DENSE, Linear, State, state
+from meanfield.equilibrium.newton import DENSE, Linear, State
 from meanfield.equilibrium.rest import accepted_rest, image_of
 from meanfield.mesh import Grid, Mesh, mesh_of
 from meanfield.problem import Problem
@@ -35,6 +36,7 @@ from meanfield.problem import Problem
 __all__ = ["Modes", "modes", "spectral_gap"]
 
 
+Cells = NDArray[np.int64]
 _NEUTRAL = 1e-6  # smallest part of the temperature that counts as a positive second derivative
 
 
@@ -48,8 +50,8 @@ class Modes(NamedTuple):
 def spectral_gap(problem: Problem, grid: Grid, *, density: Any = None, n_modes: int = 1) -> xr.Dataset:
     """The slowest decay rates of small perturbations of a rest state: h(t) = h exp(-rate t).
 
-    Without interaction they are the eigenvalues of the Fokker-Planck operator, and the first is its spectral gap, the rate at
-    which every density comes to rest. With interaction they are those of the McKean-Vlasov operator linearised at rho,
+    Without interaction they are the eigenvalues of the Fokker-Planck operator, and the first is its spectral gap, the rate
+    at which every density comes to rest. With interaction they are those of the McKean-Vlasov operator linearised at rho,
 
         L h = div(rho grad(h / (beta rho) + g * h)),
 
@@ -85,8 +87,8 @@ def _given(mesh: Mesh, density: Any) -> State:
     rho, _ = mesh.density(np.asarray(values))
     now = image_of(mesh, rho)
     if not now.residual <= 1e-6:
-        raise ValueError(f"the density must be a rest state (of gibbs or stationary_states on the same grid), but one fixed-point "
-                         f"map changes its logarithm by {now.residual:.3g}")
+        raise ValueError(f"the density must be a rest state (of gibbs or stationary_states on the same grid), but one "
+                         f"fixed-point map changes its logarithm by {now.residual:.3g}")
     return now
 
 
@@ -116,7 +118,7 @@ def modes(linear: Linear, now: State, count: int) -> Modes:
     return _sorted(linear, inside, q, rates, y)
 
 
-def _sorted(linear: Linear, inside: Array, q: Array, rates: Array, y: Array) -> Modes:
+def _sorted(linear: Linear, inside: Cells, q: Array, rates: Array, y: Array) -> Modes:
     order = np.argsort(rates)
     volumes = linear.volumes.ravel()[inside]
     densities = np.zeros((order.size, linear.volumes.size))
@@ -127,23 +129,23 @@ def _sorted(linear: Linear, inside: Array, q: Array, rates: Array, y: Array) -> 
     return Modes(rates[order], densities.reshape(order.size, *linear.mesh.shape))
 
 
-def _whole(linear: Linear, now: State, inside: Array, q: Array, inverse: Callable[[Array], Array], count: int) -> Modes:
+def _whole(linear: Linear, now: State, inside: Cells, q: Array, inverse: Callable[[Array], Array], count: int) -> Modes:
     """All modes of a mesh of a few cells, by dense matrices."""
     unit = np.eye(inside.size)
     metric = np.array([inverse(row) for row in unit]) + np.outer(q, q)
     root = np.linalg.cholesky(metric)
     second = _second_derivative(linear, now, inside, q)
+    second += 1e3 * float(np.abs(second).sum() / np.linalg.eigvalsh(metric)[0]) * np.outer(q, q)  # q last
     reduced = np.linalg.solve(root, np.linalg.solve(root, second).T)
     rates, y = np.linalg.eigh(0.5 * (reduced + reduced.T))
     y = np.linalg.solve(root.T, y)
-    keep = np.flatnonzero(np.abs(q @ y) < 0.5 * np.sqrt(np.square(y).sum(axis=0)))[:count]
-    return _sorted(linear, inside, q, rates[keep], y[:, keep])
+    return _sorted(linear, inside, q, rates[:count], y[:, :count])
 
 
 class _Metric:
     """P (S + shift A^+) P + q q^T, with the smallest shift that makes it positive: 0 where the rest state is stable."""
 
-    def __init__(self, linear: Linear, now: State, inside: Array, q: Array, inverse: Callable[[Array], Array]) -> None:
+    def __init__(self, linear: Linear, now: State, inside: Cells, q: Array, inverse: Callable[[Array], Array]) -> None:
         self.linear, self.inside, self.q, self.inverse = linear, inside, q, inverse
         self.temperature = linear.mesh.problem.temperature
         self.shift = 0.0
@@ -195,7 +197,7 @@ class _Metric:
         return np.asarray(solution)
 
 
-def _second(linear: Linear, inside: Array, q: Array, y: Array) -> Array:
+def _second(linear: Linear, inside: Cells, q: Array, y: Array) -> Array:
     """S y = T y + q g (q y)."""
     mass = np.zeros(linear.volumes.size)
     mass[inside] = q * y
@@ -203,7 +205,7 @@ def _second(linear: Linear, inside: Array, q: Array, y: Array) -> Array:
     return linear.mesh.problem.temperature * y + q * phi
 
 
-def _second_derivative(linear: Linear, now: State, inside: Array, q: Array) -> Array:
+def _second_derivative(linear: Linear, now: State, inside: Cells, q: Array) -> Array:
     """P S P + q q^T as a matrix."""
     g = linear.matrix()[np.ix_(inside, inside)] if linear.mesh.convolution is not None else np.zeros((q.size, q.size))
     s = q[:, None] * (0.5 * (g + g.T)) * q
@@ -213,8 +215,8 @@ def _second_derivative(linear: Linear, now: State, inside: Array, q: Array) -> A
     return np.asarray(s)
 
 
-def _laplacian(mesh: Mesh, log_density: Array, inside: Array) -> csc_array:
-    """A: -c chi(z) / sqrt(v_i v_j) between neighbours, chi = (z / 2) / sinh(z / 2), and sums of c B(+-z) / v on the diagonal."""
+def _laplacian(mesh: Mesh, log_density: Array, inside: Cells) -> csc_array:
+    """A: -c chi(z) / sqrt(v_i v_j) between neighbours, chi = (z / 2) / sinh(z / 2); sums of c B(+-z) / v on the diagonal."""
     size = mesh.volumes.size
     number = np.full(size, -1)
     number[inside] = np.arange(inside.size)
@@ -236,7 +238,8 @@ def _laplacian(mesh: Mesh, log_density: Array, inside: Array) -> csc_array:
         columns += [number[j], number[i], number[i], number[j]]
         cross = -c * chi / np.sqrt(volumes[i] * volumes[j])
         # mass leaves cell i at c B(z) / v_i, cell j at c B(-z) / v_j, and B(-z) = B(z) + z
-        entries += [cross, cross, c * (small + np.maximum(-z, 0.0)) / volumes[i], c * (small + np.maximum(z, 0.0)) / volumes[j]]
+        entries += [cross, cross, c * (small + np.maximum(-z, 0.0)) / volumes[i],
+                    c * (small + np.maximum(z, 0.0)) / volumes[j]]
     n = inside.size
     triples = (np.concatenate(entries), (np.concatenate(rows), np.concatenate(columns)))
     return csc_array(coo_array(triples, shape=(n, n)))
@@ -254,6 +257,7 @@ def _pseudo_inverse(laplacian: csc_array, q: Array) -> Callable[[Array], Array]:
         right = y - q * (q @ y)
         result = np.zeros(q.size)
         result[rest] = factor.solve(right[rest])
-        return result - q * (q @ result)
+        projected: Array = result - q * (q @ result)
+        return projected
 
     return apply

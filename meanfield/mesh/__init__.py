@@ -7,7 +7,7 @@ from meanfield.mesh.base import MASS_TOLERANCE, Energies, Grid, Mesh, refuse_uns
 from meanfield.mesh.line import interval
 from meanfield.problem import Problem
 
-__all__ = ["MASS_TOLERANCE", "Energies", "Grid", "Mesh", "mesh_of", "refuse_unsolvable"]
+__all__ = ["MASS_TOLERANCE", "Energies", "Grid", "Mesh", "mesh_of"]
 
 
 def mesh_of(problem: Problem, grid: Grid) -> Mesh:
