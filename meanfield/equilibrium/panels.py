@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -81,6 +81,7 @@ class Panels:
         t = self.low[:, None] + half * (xi + 1.0)
         return np.repeat(self.side, self.order), t.ravel(), (half * w).ravel()
 
+    @cached_property
     def mesh(self) -> tuple[Mesh, Array]:
         """The nodes as the cells of a mesh, and the matrix that takes masses to g * rho."""
         side, t, w = self.nodes

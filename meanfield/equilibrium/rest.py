@@ -118,21 +118,19 @@ def _accept(now: State) -> None:
 
 
 def refuse_collapse(problem: Problem, masses: Array) -> None:
-    """ArithmeticError where a singular attraction has drawn the density to the size of cells: half of it into 3 a side."""
+    """ArithmeticError where a singular attraction has drawn half of the mass into so few cells as are neighbours."""
     attractive = [t for t in problem.interactions if isinstance(t, Riesz) and not t.softening and t.s >= 0 > t.coupling]
     if not attractive:
         return
-    near = masses
-    for axis in range(masses.ndim):
-        near = near + np.roll(near, 1, axis) + np.roll(near, -1, axis)
-    share = float(near.max())
-    if share < 0.5 or masses.size < 20 * 3**masses.ndim:  # a few cells cannot tell
+    few = 3**masses.ndim
+    share = float(np.sort(masses.ravel())[-few:].sum())
+    if share < 0.5 or masses.size < 20 * few:  # a coarse grid cannot tell
         return
     when = "always possible for s > 0"
     if all(t.s == 0 for t in attractive):
         critical = 2 * problem.dim / -sum(t.coupling for t in attractive)
         when = f"for inverse_temperature above 2 dim / strength = {critical:.4g}"
-    raise ArithmeticError(f"there is no rest state: the attraction draws {share:.2g} of the mass into neighbouring cells "
+    raise ArithmeticError(f"there is no rest state: the attraction draws {share:.2g} of the mass into {few} cells "
                           f"(collapse, {when}); lower the inverse_temperature, now {problem.inverse_temperature:g}, or "
                           "soften the kernel")
 
@@ -156,7 +154,7 @@ def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dat
     if panels.unresolved(fine.density, _RESOLVED)[panels.wall_panels(ends)].any():
         polynomial = panels.evaluate(fine.density, np.array(ends), np.zeros(len(ends)))
         wall_error = np.maximum(wall_error, np.abs(walls[0] - polynomial))
-    mesh = panels.mesh()[0]
+    mesh = panels.mesh[0]
     order = np.argsort(mesh.centers[0])
     parts = mesh.energies(fine.density, fine.interaction)
     return dataset("gibbs", {
@@ -171,7 +169,7 @@ def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dat
 
 def _refined(problem: Problem, beta: float) -> tuple[Panels, State]:
     panels = first_panels(problem, _ORDER)
-    mesh, matrix = panels.mesh()
+    mesh, matrix = panels.mesh
     now = _at_rest(Linear(mesh, matrix), beta)
     while True:
         flags = panels.unresolved(now.density, _RESOLVED)
@@ -183,7 +181,7 @@ def _refined(problem: Problem, beta: float) -> tuple[Panels, State]:
 
 
 def _solved(panels: Panels, beta: float, known: Panels, guess: State) -> State:
-    mesh, matrix = panels.mesh()
+    mesh, matrix = panels.mesh
     side, t, _ = panels.nodes
     linear = Linear(mesh, matrix)
     now = newton(linear, state(mesh, beta, known.evaluate(guess.log_density, side, t)))
@@ -202,7 +200,7 @@ def _cells(panels: Panels, now: State, edges: Array) -> Array:
 
 def _at_walls(panels: Panels, now: State) -> Array:
     """The density at the walls from its own equation: an integral is less in error than the polynomial's end."""
-    mesh = panels.mesh()[0]
+    mesh = panels.mesh[0]
     problem, mass = panels.problem, mesh.volumes * now.density
     places = np.array(panels.span)[[1] if panels.radial else [0, 1]]
     points = np.zeros((places.size, problem.dim))

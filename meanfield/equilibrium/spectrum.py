@@ -37,6 +37,9 @@ __all__ = ["Modes", "modes", "spectral_gap"]
 
 
 Cells = NDArray[np.int64]
+_SHIFTS = 30  # of the metric, each four times the last
+_TOO_STIFF = ("the rates of this state differ by more than double precision can tell apart (a density as narrow as its "
+              "cells); take more cells or a smaller inverse_temperature")
 _NEUTRAL = 1e-6  # smallest part of the temperature that counts as a positive second derivative
 
 
@@ -135,7 +138,7 @@ def _whole(linear: Linear, now: State, inside: Cells, q: Array, inverse: Callabl
     metric = np.array([inverse(row) for row in unit]) + np.outer(q, q)
     root = np.linalg.cholesky(metric)
     second = _second_derivative(linear, now, inside, q)
-    second += 1e3 * float(np.abs(second).sum() / np.linalg.eigvalsh(metric)[0]) * np.outer(q, q)  # q last
+    second += float(np.abs(second).sum() / np.linalg.eigvalsh(metric)[0]) * np.outer(q, q)  # q last
     reduced = np.linalg.solve(root, np.linalg.solve(root, second).T)
     rates, y = np.linalg.eigh(0.5 * (reduced + reduced.T))
     y = np.linalg.solve(root.T, y)
@@ -156,13 +159,13 @@ class _Metric:
         if n <= DENSE:
             dense = _second_derivative(linear, now, inside, q)
             pseudo = None
-            while self._factor is None:
+            for _ in range(_SHIFTS):
                 try:
                     matrix = dense if pseudo is None else dense + self.shift * pseudo
                     factor = cho_factor(matrix, lower=True, check_finite=False)
                     # a neutral direction (a shift along a period) is no basis for an inverse either: its smallest eigenvalue
                     size, vector = 0.0, probe
-                    for _ in range(12):
+                    for _power in range(12):
                         vector = cho_solve(factor, vector / np.linalg.norm(vector), check_finite=False)
                         size = 1.0 / float(np.linalg.norm(vector))
                     if size > _NEUTRAL * self.temperature:
@@ -172,9 +175,13 @@ class _Metric:
                     pass
                 pseudo = np.array([inverse(row) for row in np.eye(n)]) if pseudo is None else pseudo
                 self.shift = 4.0 * self.shift or trial
-        while eigsh(LinearOperator((n, n), matvec=self.product, dtype=np.float64), 1, which="SA", v0=probe,
-                    return_eigenvectors=False, tol=1e-3)[0] <= _NEUTRAL * self.temperature:
+            raise ArithmeticError(_TOO_STIFF)
+        for _ in range(_SHIFTS):
+            if eigsh(LinearOperator((n, n), matvec=self.product, dtype=np.float64), 1, which="SA", v0=probe,
+                     return_eigenvectors=False, tol=1e-3)[0] > _NEUTRAL * self.temperature:
+                return
             self.shift = 4.0 * self.shift or trial
+        raise ArithmeticError(_TOO_STIFF)
 
     def product(self, y: Array) -> Array:
         """The metric's matrix times y."""
