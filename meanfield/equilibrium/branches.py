@@ -17,6 +17,7 @@ import xarray as xr
 
 from meanfield import _checks
 from meanfield._checks import Array
+from meanfield._numba import one_blas_thread
 from meanfield.dataset import dataset
 from meanfield.equilibrium.newton import TOLERANCE, Linear, State, continued, descend, image, newton, state
 from meanfield.equilibrium.rest import refuse_collapse, start
@@ -32,6 +33,7 @@ _SAME = 1e-6  # squared Hellinger distance below which two states are one
 _TILTS = (2.0, 8.0, 32.0)  # of log rho across half the domain
 
 
+@one_blas_thread()
 def stationary_states(problem: Problem, grid: Grid, *, initial: Sequence[str | Array | Callable[..., Array]] = (),
                       n_states: int = 16) -> xr.Dataset:
     """The self-consistent Gibbs densities that are found: minimisers of F_beta, and saddles.

@@ -11,6 +11,7 @@ import xarray as xr
 
 from meanfield import _checks
 from meanfield._checks import Array
+from meanfield._numba import one_blas_thread
 from meanfield.dataset import dataset
 from meanfield.equilibrium.newton import TOLERANCE, Linear, State, continued, descend, image, newton, state
 from meanfield.equilibrium.obstacle import coldest
@@ -27,6 +28,7 @@ _RESOLVED = 1e-10  # largest last coefficient of a panel's density, as a share o
 _MOST_PANELS = 120
 
 
+@one_blas_thread()
 def gibbs(problem: Problem, grid: Grid, *, method: str = "cells",
           initial: str | Array | Callable[..., Array] | None = None) -> xr.Dataset:
     """The self-consistent Gibbs density rho = exp(-beta (V + g * rho)) / Z, a rest state of ``simulate`` and ``solve``.

