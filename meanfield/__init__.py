@@ -28,7 +28,7 @@ _WHERE = {
     "particles": ("simulate",),
     "examples": ("Example", "example", "example_names"),
     "pde": ("solve",),
-    "equilibrium": ("gibbs",),
+    "equilibrium": ("gibbs", "spectral_gap", "stationary_states"),
     "diagnostics.distances": ("wasserstein",),
     "diagnostics.exact_transport": ("exact_transport", "sinkhorn_divergence"),
     "diagnostics.sliced": ("sliced_wasserstein",),
@@ -42,6 +42,7 @@ _WHERE = {
     "learning.alignment": ("KernelAlignment",),
     "learning.normalized": ("NormalizedAlignment",),
     "learning.features": ("KernelFeatures",),
+    "learning.feature_kernel": ("feature_kernel",),
     "attention.classifier": ("KernelAttentionClassifier",),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
@@ -94,6 +95,8 @@ if TYPE_CHECKING:
     from meanfield.domain import Simplex as Simplex
     from meanfield.domain import Torus as Torus
     from meanfield.equilibrium import gibbs as gibbs
+    from meanfield.equilibrium import spectral_gap as spectral_gap
+    from meanfield.equilibrium import stationary_states as stationary_states
     from meanfield.examples import Example as Example
     from meanfield.examples import example as example
     from meanfield.examples import example_names as example_names
@@ -106,6 +109,7 @@ if TYPE_CHECKING:
     from meanfield.interactions import QuadraticPair as QuadraticPair
     from meanfield.interactions import Riesz as Riesz
     from meanfield.learning.alignment import KernelAlignment as KernelAlignment
+    from meanfield.learning.feature_kernel import feature_kernel as feature_kernel
     from meanfield.learning.features import KernelFeatures as KernelFeatures
     from meanfield.learning.normalized import NormalizedAlignment as NormalizedAlignment
     from meanfield.mesh import Grid as Grid

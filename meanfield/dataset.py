@@ -54,11 +54,13 @@ VARIABLES: dict[str, Declared] = {
                                     "(metropolis)."),
     "inverse_temperature": Declared(("time",), "1 / energy", "Inverse temperature beta(t) of an annealed run."),
     # solve, gibbs
-    "density": Declared(("time", "x", "y", "r", "angle"), "1 / length^dim", "Cell averages of the density; they integrate "
-                        "to 1."),
-    "free_energy": Declared(("time",), "energy", "F_beta = energy + entropy / beta of the cell averages."),
-    "energy": Declared(("time",), "energy", "E = int V rho + (1/2) iint g rho rho."),
-    "entropy": Declared(("time",), "1", "Ent = int rho log rho."),
+    "density": Declared(("state", "time", "x", "y", "r", "angle"), "1 / length^dim", "Cell averages of the density; they "
+                        "integrate to 1."),
+    "free_energy": Declared(("state", "time"), "energy", "F_beta = energy + entropy / beta of the cell averages."),
+    "energy": Declared(("state", "time"), "energy", "E = int V rho + (1/2) iint g rho rho."),
+    "entropy": Declared(("state", "time"), "1", "Ent = int rho log rho."),
+    "cell_volume": Declared(("x", "y", "r", "angle"), "length^dim", "Volume of the part of the cell in the domain: the sum of "
+                            "cell_volume density is 1."),
     "dissipation": Declared(("time",), "energy / time", "D = int rho |grad(U + log(rho) / beta)|^2 from the discrete "
                             "fluxes; dF/dt = -D."),
     "mass": Declared(("time",), "1", "int rho."),
@@ -66,7 +68,26 @@ VARIABLES: dict[str, Declared] = {
     "n_steps": Declared(("time",), "1", "Accepted time steps so far."),
     "n_rejected": Declared(("time",), "1", "Time steps refused so far by the error or the energy guard."),
     "drift_potential": Declared(("time", "x", "y", "r", "angle"), "energy", "U = V + g * rho in each cell."),
-    "residual": Declared((), "1", "Largest change of log rho under one more fixed-point map."),
+    "residual": Declared(("state",), "1", "Largest change of log rho under one more fixed-point map; at infinite inverse "
+                         "temperature the largest violation of U = constant where there is mass, and no less elsewhere."),
+    # gibbs on panels
+    "node": Declared(("node",), "1", "Node of the quadrature, in order of place."),
+    "wall": Declared(("wall",), "length", "Coordinate of the wall."),
+    "node_place": Declared(("node",), "length", "Coordinate of the node."),
+    "node_density": Declared(("node",), "1 / length", "Density at the node."),
+    "node_weight": Declared(("node",), "length", "Quadrature weight: the sum of node_weight node_density f is int f rho."),
+    "wall_density": Declared(("wall",), "1 / length", "Density at the wall."),
+    "free_energy_error": Declared((), "energy", "Difference from the solution with three nodes less a panel."),
+    "density_error": Declared((), "1 / length", "Largest such difference of the cell averages."),
+    "wall_error": Declared(("wall",), "1 / length", "Such a difference of the density at the wall."),
+    # stationary_states, spectral_gap
+    "state": Declared(("state",), "1", "Rest state, in the order of the free energy."),
+    "mode": Declared(("mode",), "1", "Mode of the linearised McKean-Vlasov operator, the slowest first."),
+    "growth_rate": Declared(("state",), "1 / time", "Growth rate of the least stable perturbation (negative: it decays)."),
+    "stable": Declared(("state",), "1", "Whether no small perturbation grows."),
+    "decay_rate": Declared(("mode",), "1 / time", "Rate at which the mode decays (negative: it grows)."),
+    "mode_density": Declared(("mode", "x", "y", "r"), "1 / length", "Shape of the mode; its absolute value "
+                             "integrates to 1."),
     # diagnostics
     "wasserstein": Declared(("run", "time", "n_particles"), "length", "Wasserstein distance W_p; the order p is in attrs."),
     # converge
