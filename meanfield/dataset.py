@@ -59,8 +59,8 @@ VARIABLES: dict[str, Declared] = {
     "free_energy": Declared(("state", "time"), "energy", "F_beta = energy + entropy / beta of the cell averages."),
     "energy": Declared(("state", "time"), "energy", "E = int V rho + (1/2) iint g rho rho."),
     "entropy": Declared(("state", "time"), "1", "Ent = int rho log rho."),
-    "cell_volume": Declared(("x", "y", "r", "angle"), "length^dim", "Volume of the part of the cell in the domain: the sum of "
-                            "cell_volume density is 1."),
+    "cell_volume": Declared(("x", "y", "r", "angle"), "length^dim", "Volume of the cell inside the domain: cell_volume density "
+                            "sums to 1."),
     "dissipation": Declared(("time",), "energy / time", "D = int rho |grad(U + log(rho) / beta)|^2 from the discrete "
                             "fluxes; dF/dt = -D."),
     "mass": Declared(("time",), "1", "int rho."),

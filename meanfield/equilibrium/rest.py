@@ -163,8 +163,8 @@ def _on_panels(problem: Problem, grid: Grid, settings: dict[str, Any]) -> xr.Dat
     order = np.argsort(mesh.centers[0])
     parts = mesh.energies(fine.density, fine.interaction)
     return dataset("gibbs", {
-        "density": densities[0], "cell_volume": volumes, "free_energy": parts.free_energy, "energy": parts.energy, "entropy": parts.entropy,
-        "residual": fine.residual, "wall_density": walls[0], "node_density": fine.density[order],
+        "density": densities[0], "cell_volume": volumes, "free_energy": parts.free_energy, "energy": parts.energy,
+        "entropy": parts.entropy, "residual": fine.residual, "wall_density": walls[0], "node_density": fine.density[order],
         "node_weight": mesh.volumes[order], "node_place": mesh.centers[0][order],
         "free_energy_error": abs(fine.free_energy - coarse.free_energy),
         "density_error": float(np.abs(densities[0] - densities[1]).max()), "wall_error": wall_error,
