@@ -1,0 +1,223 @@
+"""Steps that are implicit in the interaction too, for kernels so stiff that a frozen g * rho would need tiny ones.
+
+Each stage of the SDIRK2 rule solves (1 + tau L[V + g * rho]) q = rhs for q: with q = S(phi) the positive, conservative linear
+solve at a given phi = g * rho, it is the fixed point phi = g * S(phi), found by Newton's method, so that every iterate is
+positive and keeps mass. For implicit Euler steps the free energy falls whatever tau where g is positive definite: F is
+convex and the flow of each face runs down xi = U + T log rho (method.md 7.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meanfield._checks import Array
+from meanfield.mesh import Mesh
+from meanfield.sweeps import GAMMA, Faces, Sweep
+
+if TYPE_CHECKING:
+    from meanfield.stepping import State
+
+__all__ = ["Coupling", "gmres"]
+
+_NEWTON = 15
+_LIMITER_UPDATES = 2  # Newton steps after which the limiter's factors stay as they are
+_KRYLOV = 60
+_FLOOR = 1e-300
+
+
+def gmres(apply: Callable[[Array], Array], rhs: Array, tolerance: float, most: int = _KRYLOV) -> Array:
+    """x with |apply(x) - rhs| <= tolerance |rhs|, or the best after ``most`` steps (Saad and Schultz 1986)."""
+    size = float(np.sqrt(np.square(rhs).sum()))
+    if size == 0.0:
+        return np.zeros_like(rhs)
+    basis, hessenberg = [rhs / size], np.zeros((most + 1, most))
+    for k in range(most):
+        new = apply(basis[k])
+        for i in range(k + 1):
+            hessenberg[i, k] = float((basis[i] * new).sum())
+            new = new - hessenberg[i, k] * basis[i]
+        hessenberg[k + 1, k] = float(np.sqrt(np.square(new).sum()))
+        target = np.zeros(k + 2)
+        target[0] = size
+        small = hessenberg[:k + 2, :k + 1]
+        y = np.linalg.lstsq(small, target, rcond=None)[0]
+        residual = float(np.sqrt(np.square(small @ y - target).sum()))
+        if residual <= tolerance * size or hessenberg[k + 1, k] <= 1e-14 * size:
+            break
+        basis.append(new / hessenberg[k + 1, k])
+    return np.sum([c * b for c, b in zip(y, basis, strict=False)], axis=0)
+
+
+class Coupling:
+    """How stiff the interaction is, and steps that are implicit in it."""
+
+    def __init__(self, mesh: Mesh, sweeps: list[Sweep], weights: Array) -> None:
+        self.mesh, self.sweeps, self.weights = mesh, sweeps, weights
+        self.temperature = mesh.problem.temperature
+        self._potential = np.ascontiguousarray(mesh.potential, dtype=np.float64)
+        self._symbols = [_symbol(mesh, sweep, axis) for axis, sweep in enumerate(sweeps)]
+        # the kernel between neighbouring cells, read as a multiple of the identity: what the preconditioner knows of g
+        self._local = [max(float(symbol[-1]), 0.0) for symbol, _ in self._symbols]
+        self._faces = [Faces(sweep.shape) for sweep in sweeps]
+        self.solves = 0
+
+    def frozen_limit(self, peak: float) -> float:
+        """About the longest step that a frozen interaction stands on a density that reaches ``peak``.
+
+        A wave of the density decays at the rate kappa (T + peak ghat), the second part taken at the middle of the step from
+        an implicit Euler step: stable for dt kappa (peak ghat - T) up to about 2.
+        """
+        fastest = sum(max(float((rate * (peak * symbol - 0.8 * self.temperature)).max()), 0.0)
+                      for symbol, rate in self._symbols)
+        return 1.6 / fastest if fastest > 0 else np.inf
+
+    def step(self, now: State, dt: float, limited: bool, tolerance: float, out: Array) -> bool:
+        """One step of length dt into ``out``; False if Newton's method does not converge to ``tolerance`` (sum of |q|)."""
+        drift: Array = now.drift
+        q: Array | None = now.q
+        order = [(0, dt)] if len(self.sweeps) == 1 else [(0, 0.5 * dt), (1, dt), (0, 0.5 * dt)]
+        for axis, tau in order:
+            assert q is not None
+            start = q
+            stage, drift = self._stage(axis, start, GAMMA * tau, drift, limited, tolerance)
+            if stage is None:
+                return False
+            rhs = start + (1.0 - GAMMA) / GAMMA * (stage - start)
+            q, drift = self._stage(axis, rhs, GAMMA * tau, drift, limited, tolerance)
+            if q is None:
+                return False
+            if q.min() < 0.0:
+                # two implicit Euler halves: first order, which the error of the step will tell
+                half, drift = self._stage(axis, start, 0.5 * tau, drift, limited, tolerance)
+                if half is None:
+                    return False
+                q, drift = self._stage(axis, half, 0.5 * tau, drift, limited, tolerance)
+                if q is None:
+                    return False
+        out[:] = q
+        return True
+
+    def damp(self, state: State, error: Array, step: float) -> Array:
+        """(1 + step L)^{-1} error along each axis, the local part of the interaction in L."""
+        for axis, sweep in enumerate(self.sweeps):
+            up, down = self._local_coefficients(axis, state.faces[axis], sweep.enter(state.q, np.empty(sweep.shape)))
+            lines = np.empty(sweep.shape)
+            sweep.solve(up, down, step, sweep.enter(error, np.empty(sweep.shape)), lines)
+            error = sweep.leave(lines, np.empty(self.mesh.shape))
+        return error
+
+    def _local_coefficients(self, axis: int, faces: Faces, lines: Array) -> tuple[Array, Array]:
+        """Coefficients of L with the local part of the interaction: up and down grow by c mobility / weight."""
+        sweep = self.sweeps[axis]
+        mobile = np.empty(sweep.shape)
+        sweep.mobility(faces, lines, mobile)
+        weights = sweep.enter(self.weights, np.empty(sweep.shape))
+        c = self._local[axis]
+        return faces.up + c * mobile / weights, faces.down + c * mobile / np.roll(weights, -1, axis=0)
+
+    def _stage(self, axis: int, rhs: Array, step: float, drift: Array, limited: bool,
+               tolerance: float) -> tuple[Array | None, Array]:
+        """q and U with (1 + step L[U]) q = rhs, U = V + g * rho, from a first guess of U."""
+        sweep, faces, shape = self.sweeps[axis], self._faces[axis], self.mesh.shape
+        right = sweep.enter(rhs, np.empty(sweep.shape))
+        weights = sweep.enter(self.weights, np.empty(sweep.shape))
+        lines = np.empty(sweep.shape)
+        theta: tuple[Array, Array] | None = None
+        previous = np.inf
+        for iteration in range(_NEWTON):
+            sweep.freeze(faces, drift)
+            if limited and iteration == 0:
+                theta = self._limiter(axis, faces, drift, rhs)
+            if theta is not None:
+                faces.up *= theta[0]
+                faces.down *= theta[0]
+            sweep.solve(faces.up, faces.down, step, right, lines)
+            q = sweep.leave(lines, np.empty(shape))
+            if limited and iteration < _LIMITER_UPDATES:
+                sweep.freeze(faces, drift)
+                theta = self._limiter(axis, faces, drift, q)
+                faces.up *= theta[0]
+                faces.down *= theta[0]
+            found = self._potential + self.mesh.convolve(q / self.weights)
+            mobile = np.empty(sweep.shape)
+            sweep.mobility(faces, lines, mobile)
+            c = self._local[axis]
+            up = faces.up + c * mobile / weights
+            down = faces.down + c * mobile / np.roll(weights, -1, axis=0)
+            minus = np.zeros(sweep.shape)
+            sweep.add_response(mobile, sweep.enter(found - drift, np.empty(sweep.shape)), step, minus)
+            change, answer = self._correction(axis, up, down, mobile, weights, step, -minus)
+            size = float(np.abs(change).sum())
+            if not size <= 4.0 * previous:
+                return None, drift
+            drift = found + answer
+            if size <= tolerance and iteration >= (_LIMITER_UPDATES if limited else 0):
+                return q, found
+            previous = size
+        return None, drift
+
+    def _limiter(self, axis: int, faces: Faces, drift: Array, q: Array) -> tuple[Array, Array]:
+        """Factors of the second-order flow at q, as ratios of coefficients."""
+        sweep = self.sweeps[axis]
+        rho = np.maximum(q / self.weights, 0.0)
+        plain_up, plain_down = faces.up.copy(), faces.down.copy()
+        scratch = Faces(sweep.shape)
+        sweep.freeze(scratch, drift, rho, np.log(np.maximum(rho, _FLOOR)))
+        larger = plain_up > plain_down
+        plain = np.where(larger, plain_up, plain_down)
+        scaled = np.where(larger, scratch.up, scratch.down)
+        ratio = np.divide(scaled, plain, out=np.ones(sweep.shape), where=plain > 0)
+        return ratio, ratio
+
+    def _correction(self, axis: int, up: Array, down: Array, mobile: Array, weights: Array, step: float,
+                    rhs: Array) -> tuple[Array, Array]:
+        """The Newton change d of q, (1 + step L) d + step dL[g * d] q = rhs in lines, and g * d over cells."""
+        sweep, shape = self.sweeps[axis], self.mesh.shape
+        c = self._local[axis]
+        first = np.empty(sweep.shape)
+        sweep.solve(up, down, step, rhs, first)
+
+        def inverse(y: Array) -> Array:
+            d = np.empty(sweep.shape)
+            sweep.solve_again(up, down, step, y, y, 0.0, d)
+            return d
+
+        def interaction(d: Array) -> Array:
+            rho = sweep.leave(d, np.empty(shape)) / self.weights
+            self.solves += 1
+            return self.mesh.convolve(rho)
+
+        def apply(y: Array) -> Array:
+            d = inverse(y)
+            rest = sweep.enter(interaction(d), np.empty(sweep.shape)) - c * d / weights
+            image = y.copy()
+            sweep.add_response(mobile, rest, step, image)
+            return image
+
+        change = inverse(gmres(apply, rhs, 1e-2))
+        return change, interaction(change)
+
+
+def _symbol(mesh: Mesh, sweep: Sweep, axis: int) -> tuple[Array, Array]:
+    """ghat at the wave numbers j pi / count along the axis, j = 1 .. count, and kappa = 4 c / volume sin^2(k h / 2).
+
+    Read off the answer to one full cell in the middle, summed over the other axis; a Hann window hides where the domain ends.
+    """
+    middle = tuple(m // 2 for m in mesh.shape)
+    rho = np.zeros(mesh.shape)
+    rho[middle] = 1.0
+    response = mesh.convolve(rho)
+    if response.ndim == 2:
+        response = response.sum(axis=1 - axis)
+    m = response.size
+    count = max(m // 2, 1)
+    offset = np.arange(m) - middle[axis]
+    window = np.where(np.abs(offset) <= count, np.square(np.cos(0.5 * np.pi * offset / (count + 1.0))), 0.0)
+    k = np.pi * np.arange(1, count + 1) / count
+    symbol = (response * window) @ np.cos(np.outer(offset, k))
+    open_faces = sweep.rate_up[sweep.rate_up > 0]
+    rate = float(np.median(open_faces)) if open_faces.size else 0.0
+    return symbol, 4.0 * rate * np.square(np.sin(0.5 * k))
