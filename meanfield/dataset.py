@@ -61,6 +61,8 @@ VARIABLES: dict[str, Declared] = {
     "n_steps": Declared(("time",), "1", "Accepted time steps so far."),
     "n_rejected": Declared(("time",), "1", "Time steps refused so far by the error or the energy guard."),
     "drift_potential": Declared(("time", "x"), "energy", "U = V + g * rho in each cell."),
+    "flux": Declared(("time", "component", "x", "y", "r", "angle"), "1 / (time length^(dim - 1))", "Flux of mass "
+                     "-(rho grad U + grad rho / beta), averaged over each cell from the flows through its faces."),
     "residual": Declared((), "1", "Largest change of log rho under one more fixed-point map."),
     # diagnostics
     "wasserstein": Declared(("run", "time", "n_particles"), "length", "Wasserstein distance W_p; the order p is in attrs."),

@@ -22,8 +22,9 @@ from meanfield.sweeps import GAMMA, Faces, Sweep, relative_volumes
 
 __all__ = ["State", "Stepper"]
 
-# the second-order flow takes over where U typically rises by more than that many T between cells, and hands back at half
-_PECLET = 1.0
+# the limited flow takes over where U typically rises by more than that many T between cells, and hands back at half of it:
+# there its error is a fifth of the other's, which is of order Peclet^2 / 12 (docs/decisions/0008)
+_PECLET = 0.45
 # an implicit step costs about this many frozen ones
 _IMPLICIT_COST = 12.0
 _FLOOR = 1e-300
@@ -46,7 +47,7 @@ class Stepper:
         self.mesh, self.tolerance, self._choice = mesh, tolerance, coupling
         self.temperature = mesh.problem.temperature
         self.accepted = self.rejected = self.implicit = 0
-        self.weights, self._volume = relative_volumes(mesh)
+        self.weights, self.volume = relative_volumes(mesh)
         self._equal = bool((self.weights == 1.0).all())
         self._potential = np.ascontiguousarray(mesh.potential, dtype=np.float64)
         self.sweeps = [Sweep(mesh, axis) for axis in range(len(mesh.shape))]
@@ -97,13 +98,13 @@ class Stepper:
         # what round-off alone may do to F, a sum of terms of that size
         slack = 1e-13 * (1.0 + abs(before.energy) + self.temperature * (1.0 + abs(before.entropy)))
         while True:
-            dt, implicit = self._propose(longest)
+            dt, implicit, held = self._propose(longest)
             done = self.trial(dt, implicit)
             error = self._error(dt, implicit) if done else np.inf
             rises = not self._next.energies.free_energy <= before.free_energy + slack
             factor = 0.9 * (self.tolerance / error) ** (1.0 / 3.0) if error > 0 else np.inf
             if error <= self.tolerance and not rises:
-                self._accept(dt, implicit, factor)
+                self._accept(dt, implicit, held, factor)
                 return dt
             self.rejected += 1
             if implicit:  # frozen steps must be that much shorter before the next attempt
@@ -113,28 +114,28 @@ class Stepper:
                 raise ArithmeticError(f"no time step lowers the free energy any more: error {error:.3g}, "
                                       f"tolerance {self.tolerance:g}; ask for a larger tolerance")
 
-    def _propose(self, longest: float) -> tuple[float, bool]:
+    def _propose(self, longest: float) -> tuple[float, bool, bool]:
+        """Length of the next step, whether it is implicit in the interaction, and whether the frozen interaction holds it."""
         dt = min(self._dt, longest)
         if self.coupling is None or self._choice == "frozen":
-            return dt, False
+            return dt, False, False
         if self._choice == "implicit":
-            return dt, True
+            return dt, True, False
         stable = self.coupling.frozen_limit(float(self._now.rho.max()))
         if dt > self._threshold * stable:
-            return dt, True
-        return min(dt, 2.0 * stable), False
+            return dt, True, False
+        return min(dt, 2.0 * stable), False, dt > 2.0 * stable
 
-    def _accept(self, dt: float, implicit: bool, factor: float) -> None:
+    def _accept(self, dt: float, implicit: bool, held: bool, factor: float) -> None:
         self.accepted += 1
         self.implicit += implicit
         if not implicit:
             self._threshold = max(0.98 * self._threshold, _IMPLICIT_COST)
-        # a step cut short (by a saved time, or by the frozen interaction) says nothing against the longer one
         longer = dt * min(max(factor, 0.2), 3.0)
-        if dt < self._dt:
-            longer = max(self._dt, longer) if factor > 1.0 else longer
-            if not implicit and self._choice == "auto":
-                longer = max(longer, min(dt * factor, 3.0 * self._dt))
+        if held:  # by the frozen interaction: the step that the error alone would allow
+            longer = max(longer, min(dt * factor, 3.0 * self._dt))
+        elif dt < self._dt and factor > 1.0:  # cut short by a saved time, which says nothing against the longer one
+            longer = max(self._dt, longer)
         # rates too close together tell nothing of a slope: a short step leaves the older one in its place
         if self._before_gap == 0.0 or dt > 0.3 * self._dt:
             self._before[:], self._before_gap = self._now.rate, dt
@@ -148,7 +149,7 @@ class Stepper:
         """Try one step; the result is in ``_next``. False where the implicit equations were not solved."""
         if implicit:
             assert self.coupling is not None
-            if not self.coupling.step(self._now, dt, self.limited, 0.01 * self.tolerance / self._volume, self._next.q):
+            if not self.coupling.step(self._now, dt, self.limited, 0.01 * self.tolerance / self.volume, self._next.q):
                 return False
         else:
             self._frozen(dt)
@@ -208,7 +209,7 @@ class Stepper:
         if not self.limited:
             np.log(np.maximum(state.rho, _FLOOR, out=state.log_rho), out=state.log_rho)
         energy, entropy = totals(state.q, state.drift, self._potential, state.log_rho)
-        energy, entropy = energy * self._volume, entropy * self._volume
+        energy, entropy = energy * self.volume, entropy * self.volume
         state.energies = Energies(energy, entropy, energy + self.temperature * entropy)
         state.rate[:] = 0.0
         for sweep, at in zip(self.sweeps, state.faces, strict=True):
@@ -240,4 +241,4 @@ class Stepper:
         else:
             for sweep, at, out in zip(self.sweeps, new.faces, (self._b, self._a), strict=False):
                 error = sweep.euler(at, error, GAMMA * dt, out)
-        return self._volume * float(np.abs(error, out=error).sum())
+        return self.volume * float(np.abs(error, out=error).sum())

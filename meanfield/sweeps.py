@@ -13,7 +13,9 @@ import numpy as np
 
 from meanfield._checks import Array
 from meanfield.kernels.cells import add_inflow, add_response, blend_to_positive, drift_ratio, transpose
-from meanfield.kernels.flux import face_coefficients, implicit_solve, limited_coefficients, mobility, substitute
+from meanfield.kernels.flux import (
+    cyclic_solve, face_coefficients, implicit_solve, limited_coefficients, mobility, substitute,
+)
 from meanfield.mesh import Mesh
 
 __all__ = ["GAMMA", "Faces", "Sweep", "relative_volumes"]
@@ -50,6 +52,8 @@ class Sweep:
         self.shape = (mesh.shape[axis], weights.size // mesh.shape[axis])
         self.rate_up = self._lines(conductance / weights)
         self.rate_down = self._lines(conductance / np.roll(weights, -1, axis))
+        # lines that close on themselves have a face behind their last cell
+        self._ring = np.empty((5, *self.shape)) if self.rate_up[-1].any() else None
         self._inverse, self._back = np.empty(self.shape), np.empty(self.shape)
         self._in, self._out, self._spare = np.empty(self.shape), np.empty(self.shape), np.empty(self.shape)
         self._rho, self._log = np.empty(self.shape), np.empty(self.shape)
@@ -138,11 +142,17 @@ class Sweep:
 
     def solve(self, up: Array, down: Array, step: float, rhs: Array, out: Array) -> None:
         """out = (1 + step L)^{-1} rhs in lines; rhs and out differ."""
-        implicit_solve(up, down, step, rhs, out, self._inverse, self._back)
+        if self._ring is not None:
+            cyclic_solve(up, down, step, rhs, out, self._ring)
+        else:
+            implicit_solve(up, down, step, rhs, out, self._inverse, self._back)
 
     def solve_again(self, up: Array, down: Array, step: float, rhs: Array, stage: Array, share: float, out: Array) -> None:
         """The same with rhs + share (stage - rhs) on the right, after ``solve`` with these coefficients and step."""
-        substitute(up, down, step, rhs, stage, share, out, self._inverse, self._back)
+        if self._ring is not None:
+            cyclic_solve(up, down, step, rhs + share * (stage - rhs), out, self._ring)
+        else:
+            substitute(up, down, step, rhs, stage, share, out, self._inverse, self._back)
 
     def mobility(self, faces: Faces, q: Array, out: Array) -> None:
         """-dJ / d(dU) on the faces, q in lines."""

@@ -87,7 +87,7 @@ def drift_ratio(drift_potential, q, rate):  # type: ignore[no-untyped-def]
     total, mass = 0.0, 0.0
     for k in range(n):
         rise = u[k + lines] - u[k]
-        share = w[k] if c[k] > 0.0 else 0.0
+        share = w[k] + w[k + lines] if c[k] > 0.0 else 0.0
         total += share * rise * rise
         mass += share
     return total / mass if mass > 0.0 else 0.0

@@ -15,7 +15,7 @@ import numpy as np
 
 from meanfield._numba import bits_to_float, float_to_bits, njit
 
-__all__ = ["face_coefficients", "implicit_solve", "limited_coefficients", "mobility", "substitute"]
+__all__ = ["cyclic_solve", "face_coefficients", "implicit_solve", "limited_coefficients", "mobility", "substitute"]
 
 _LOG2E = 1.0 / math.log(2.0)
 _LN2 = math.log(2.0)
@@ -257,3 +257,49 @@ def substitute(up, down, step, rhs, stage, share, out, inverse, back):  # type: 
         for i in range(m - 2, -1, -1):
             for j in range(first, last):
                 out[i, j] += back[i, j] * out[i + 1, j]
+
+
+@njit()
+def cyclic_solve(up, down, step, rhs, out, work):  # type: ignore[no-untyped-def]
+    """``implicit_solve`` on lines that close on themselves: the last row of ``up`` and ``down`` is the face to the first cell.
+
+    Cells are eliminated in order, the flows between each and the last cell carried along; the last cell closes the ring. A
+    pivot is the column's sum (1, and what came to it) plus the flows that leave, all of them non-negative: nothing is
+    subtracted here either. ``work`` is (5, cell, line).
+    """
+    m, lines = rhs.shape
+    last = m - 1
+    for j in range(lines):
+        work[1, 0, j] = 1.0  # column sum
+        work[3, 0, j] = step * down[last, j]  # flow to the last cell
+        work[4, 0, j] = step * up[last, j]  # flow from it
+        out[0, j] = rhs[0, j]
+        work[1, last, j] = 1.0
+        out[last, j] = rhs[last, j]
+    for i in range(m - 2):
+        for j in range(lines):
+            rest, leave, enter = work[1, i, j], step * up[i, j], step * down[i, j]
+            to_last, from_last = work[3, i, j], work[4, i, j]
+            inverse = 1.0 / (rest + leave + to_last)
+            value = out[i, j] * inverse
+            out[i, j] = value
+            work[0, i, j] = enter * inverse
+            work[2, i, j] = from_last * inverse
+            work[1, i + 1, j] = 1.0 + enter * rest * inverse
+            work[3, i + 1, j] = to_last * enter * inverse
+            work[4, i + 1, j] = leave * from_last * inverse
+            out[i + 1, j] = rhs[i + 1, j] + leave * value
+            work[1, last, j] += from_last * rest * inverse
+            out[last, j] += to_last * value
+    i = last - 1
+    for j in range(lines):
+        rest = work[1, i, j]
+        leave, enter = step * up[i, j] + work[3, i, j], step * down[i, j] + work[4, i, j]
+        inverse = 1.0 / (rest + leave)
+        value = out[i, j] * inverse
+        end = (out[last, j] + leave * value) / (work[1, last, j] + enter * rest * inverse)
+        out[last, j] = end
+        out[i, j] = value + enter * inverse * end
+    for i in range(m - 3, -1, -1):
+        for j in range(lines):
+            out[i, j] += work[0, i, j] * out[i + 1, j] + work[2, i, j] * out[last, j]
