@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meanfield._checks import Array
+from meanfield.kernels.cells import add_inflow
 from meanfield.mesh import Mesh
 from meanfield.sweeps import GAMMA, Faces, Sweep
 
@@ -76,29 +77,29 @@ class Coupling:
 
     def step(self, now: State, dt: float, limited: bool, tolerance: float, out: Array) -> bool:
         """One step of length dt into ``out``; False if Newton's method does not converge to ``tolerance`` (sum of |q|)."""
-        drift: Array = now.drift
-        q: Array | None = now.q
+        q, drift = now.q, now.drift
         order = [(0, dt)] if len(self.sweeps) == 1 else [(0, 0.5 * dt), (1, dt), (0, 0.5 * dt)]
         for axis, tau in order:
-            assert q is not None
-            start = q
-            stage, drift = self._stage(axis, start, GAMMA * tau, drift, limited, tolerance)
-            if stage is None:
+            found = self._sdirk2(axis, q, tau, drift, limited, tolerance)
+            if found is None:
                 return False
-            rhs = start + (1.0 - GAMMA) / GAMMA * (stage - start)
-            q, drift = self._stage(axis, rhs, GAMMA * tau, drift, limited, tolerance)
-            if q is None:
-                return False
-            if q.min() < 0.0:
-                # two implicit Euler halves: first order, which the error of the step will tell
-                half, drift = self._stage(axis, start, 0.5 * tau, drift, limited, tolerance)
-                if half is None:
-                    return False
-                q, drift = self._stage(axis, half, 0.5 * tau, drift, limited, tolerance)
-                if q is None:
-                    return False
+            q, drift = found
         out[:] = q
         return True
+
+    def _sdirk2(self, axis: int, start: Array, tau: float, drift: Array, limited: bool,
+                tolerance: float) -> tuple[Array, Array] | None:
+        first = self._stage(axis, start, start, GAMMA * tau, drift, limited, tolerance)
+        if first is None:
+            return None
+        rhs = start + (1.0 - GAMMA) / GAMMA * (first[0] - start)
+        second = self._stage(axis, first[0], rhs, GAMMA * tau, first[1], limited, tolerance)
+        if rhs.min() >= 0.0:
+            return second
+        # the second stage may have been cut off at 0: two implicit Euler halves are safe, and of first order only, which the
+        # error of the step will tell
+        half = self._stage(axis, start, start, 0.5 * tau, drift, limited, tolerance)
+        return half and self._stage(axis, half[0], half[0], 0.5 * tau, half[1], limited, tolerance)
 
     def damp(self, state: State, error: Array, step: float) -> Array:
         """(1 + step L)^{-1} error along each axis, the local part of the interaction in L."""
@@ -118,59 +119,72 @@ class Coupling:
         c = self._local[axis]
         return faces.up + c * mobile / weights, faces.down + c * mobile / np.roll(weights, -1, axis=0)
 
-    def _stage(self, axis: int, rhs: Array, step: float, drift: Array, limited: bool,
-               tolerance: float) -> tuple[Array | None, Array]:
-        """q and U with (1 + step L[U]) q = rhs, U = V + g * rho, from a first guess of U."""
+    def _stage(self, axis: int, guess: Array, rhs: Array, step: float, drift: Array, limited: bool,
+               tolerance: float) -> tuple[Array, Array] | None:
+        """q and U = V + g * rho with (1 + step L[U]) q = rhs, from a first guess of both; None without convergence."""
         sweep, faces, shape = self.sweeps[axis], self._faces[axis], self.mesh.shape
-        right = sweep.enter(rhs, np.empty(sweep.shape))
+        total = float(rhs.sum())
+        q = guess * (total / float(guess.sum()))
+        right = sweep.enter(rhs, np.empty(sweep.shape)).copy()
         weights = sweep.enter(self.weights, np.empty(sweep.shape))
-        lines = np.empty(sweep.shape)
-        theta: tuple[Array, Array] | None = None
+        mobile, minus, theta = np.empty(sweep.shape), np.empty(sweep.shape), None
         previous = np.inf
         for iteration in range(_NEWTON):
-            sweep.freeze(faces, drift)
-            if limited and iteration == 0:
-                theta = self._limiter(axis, faces, drift, rhs)
-            if theta is not None:
-                faces.up *= theta[0]
-                faces.down *= theta[0]
-            sweep.solve(faces.up, faces.down, step, right, lines)
-            q = sweep.leave(lines, np.empty(shape))
+            lines = sweep.enter(q, np.empty(sweep.shape))
             if limited and iteration < _LIMITER_UPDATES:
-                sweep.freeze(faces, drift)
-                theta = self._limiter(axis, faces, drift, q)
-                faces.up *= theta[0]
-                faces.down *= theta[0]
-            found = self._potential + self.mesh.convolve(q / self.weights)
-            mobile = np.empty(sweep.shape)
+                theta = self._limiter(axis, drift, q)
+            sweep.freeze(faces, drift)
+            if theta is not None:
+                faces.up *= theta
+                faces.down *= theta
+            # the defect rhs - (1 + step L) q
+            minus[:] = 0.0
+            add_inflow(faces.up, faces.down, lines, minus)
+            minus = right - lines + step * minus
             sweep.mobility(faces, lines, mobile)
             c = self._local[axis]
             up = faces.up + c * mobile / weights
             down = faces.down + c * mobile / np.roll(weights, -1, axis=0)
-            minus = np.zeros(sweep.shape)
-            sweep.add_response(mobile, sweep.enter(found - drift, np.empty(sweep.shape)), step, minus)
-            change, answer = self._correction(axis, up, down, mobile, weights, step, -minus)
+            change, answer = self._correction(axis, up, down, mobile, weights, step, minus)
             size = float(np.abs(change).sum())
-            if not size <= 4.0 * previous:
-                return None, drift
-            drift = found + answer
-            if size <= tolerance and iteration >= (_LIMITER_UPDATES if limited else 0):
-                return q, found
+            if not size <= 2.0 * previous:
+                return None
+            q = q + sweep.leave(change, np.empty(shape))
+            drift = drift + answer
+            settled = size <= tolerance and iteration >= (_LIMITER_UPDATES if limited else 0)
+            if q.min() < 0.0:
+                # what is negative is of the size of the change still to come; flows need what is not
+                q = np.maximum(q, 0.0)
+                q *= total / float(q.sum())
+                drift = self._potential + self.mesh.convolve(q / self.weights)
+            if settled:
+                return self._polish(axis, q, drift, right, step, theta, tolerance), drift
             previous = size
-        return None, drift
+        return None
 
-    def _limiter(self, axis: int, faces: Faces, drift: Array, q: Array) -> tuple[Array, Array]:
-        """Factors of the second-order flow at q, as ratios of coefficients."""
+    def _polish(self, axis: int, q: Array, drift: Array, right: Array, step: float, theta: Array | None,
+                tolerance: float) -> Array:
+        """The linear solve at the U found, positive to the last cell, where it agrees with q; else q."""
+        sweep, faces, lines = self.sweeps[axis], self._faces[axis], np.empty(self.sweeps[axis].shape)
+        sweep.freeze(faces, drift)
+        if theta is not None:
+            faces.up *= theta
+            faces.down *= theta
+        sweep.solve(faces.up, faces.down, step, right, lines)
+        found = sweep.leave(lines, np.empty(self.mesh.shape))
+        return found if float(np.abs(found - q).sum()) <= 2.0 * tolerance else q
+
+    def _limiter(self, axis: int, drift: Array, q: Array) -> Array:
+        """Factors of the second-order flow at q."""
         sweep = self.sweeps[axis]
         rho = np.maximum(q / self.weights, 0.0)
-        plain_up, plain_down = faces.up.copy(), faces.down.copy()
-        scratch = Faces(sweep.shape)
-        sweep.freeze(scratch, drift, rho, np.log(np.maximum(rho, _FLOOR)))
-        larger = plain_up > plain_down
-        plain = np.where(larger, plain_up, plain_down)
-        scaled = np.where(larger, scratch.up, scratch.down)
-        ratio = np.divide(scaled, plain, out=np.ones(sweep.shape), where=plain > 0)
-        return ratio, ratio
+        plain, scaled = Faces(sweep.shape), Faces(sweep.shape)
+        sweep.freeze(plain, drift)
+        sweep.freeze(scaled, drift, rho, np.log(np.maximum(rho, _FLOOR)))
+        larger = plain.up > plain.down
+        ratio: Array = np.divide(np.where(larger, scaled.up, scaled.down), np.where(larger, plain.up, plain.down),
+                                 out=np.ones(sweep.shape), where=np.maximum(plain.up, plain.down) > 0)
+        return ratio
 
     def _correction(self, axis: int, up: Array, down: Array, mobile: Array, weights: Array, step: float,
                     rhs: Array) -> tuple[Array, Array]:
