@@ -8,13 +8,15 @@ convex and the flow of each face runs down xi = U + T log rho (method.md 7.3).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from meanfield._checks import Array
-from meanfield.kernels.cells import add_inflow
+from meanfield.kernels.cells import add_inflow, blend_to_positive
 from meanfield.mesh import Mesh
 from meanfield.sweeps import GAMMA, Faces, Sweep
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Coupling", "gmres"]
 
-_NEWTON = 15
+_NEWTON = 40
+_LEAST_DAMPING = 0.01
 _LIMITER_UPDATES = 2  # Newton steps after which the limiter's factors stay as they are
 _KRYLOV = 60
 _FLOOR = 1e-300
@@ -31,25 +34,37 @@ _FLOOR = 1e-300
 
 def gmres(apply: Callable[[Array], Array], rhs: Array, tolerance: float, most: int = _KRYLOV) -> Array:
     """x with |apply(x) - rhs| <= tolerance |rhs|, or the best after ``most`` steps (Saad and Schultz 1986)."""
-    size = float(np.sqrt(np.square(rhs).sum()))
+    size = math.sqrt(float(np.square(rhs).sum()))
     if size == 0.0:
         return np.zeros_like(rhs)
-    basis, hessenberg = [rhs / size], np.zeros((most + 1, most))
+    # Givens rotations keep the triangle of the least squares problem up to date, and its residual is |target_{k+1}|
+    basis, triangle, target = [rhs / size], np.zeros((most + 1, most)), np.zeros(most + 1)
+    turns: list[tuple[float, float]] = []
+    target[0] = size
     for k in range(most):
         new = apply(basis[k])
+        column = triangle[:, k]
         for i in range(k + 1):
-            hessenberg[i, k] = float((basis[i] * new).sum())
-            new = new - hessenberg[i, k] * basis[i]
-        hessenberg[k + 1, k] = float(np.sqrt(np.square(new).sum()))
-        target = np.zeros(k + 2)
-        target[0] = size
-        small = hessenberg[:k + 2, :k + 1]
-        y = np.linalg.lstsq(small, target, rcond=None)[0]
-        residual = float(np.sqrt(np.square(small @ y - target).sum()))
-        if residual <= tolerance * size or hessenberg[k + 1, k] <= 1e-14 * size:
+            column[i] = float((basis[i] * new).sum())
+            new = new - column[i] * basis[i]
+        left = math.sqrt(float(np.square(new).sum()))
+        for i, (cosine, sine) in enumerate(turns):
+            column[i], column[i + 1] = cosine * column[i] + sine * column[i + 1], cosine * column[i + 1] - sine * column[i]
+        length = math.hypot(column[k], left)
+        if length == 0.0:
             break
-        basis.append(new / hessenberg[k + 1, k])
-    return np.sum([c * b for c, b in zip(y, basis, strict=False)], axis=0)
+        turns.append((column[k] / length, left / length))
+        column[k] = length
+        target[k], target[k + 1] = turns[k][0] * target[k], -turns[k][1] * target[k]
+        if abs(target[k + 1]) <= tolerance * size or left <= 1e-14 * length:
+            break
+        basis.append(new / left)
+    n = len(turns)
+    weights = solve_triangular(triangle[:n, :n], target[:n])
+    result = np.zeros_like(rhs)
+    for weight, direction in zip(weights, basis, strict=False):
+        result += weight * direction
+    return result
 
 
 class Coupling:
@@ -93,13 +108,16 @@ class Coupling:
         if first is None:
             return None
         rhs = start + (1.0 - GAMMA) / GAMMA * (first[0] - start)
-        second = self._stage(axis, first[0], rhs, GAMMA * tau, first[1], limited, tolerance)
-        if rhs.min() >= 0.0:
-            return second
-        # the second stage may have been cut off at 0: two implicit Euler halves are safe, and of first order only, which the
-        # error of the step will tell
-        half = self._stage(axis, start, start, 0.5 * tau, drift, limited, tolerance)
-        return half and self._stage(axis, half[0], half[0], 0.5 * tau, half[1], limited, tolerance)
+        if rhs.min() < 0.0:
+            # an extrapolation of flows: cut where they would empty a cell
+            sweep = self.sweeps[axis]
+            low, high = (sweep.enter(a, np.empty(sweep.shape)) for a in (first[0], rhs))
+            lines = np.empty(sweep.shape)
+            blend_to_positive(low, high, lines)
+            rhs = sweep.leave(lines, np.empty(self.mesh.shape))
+        ahead = np.maximum(start + (first[0] - start) / GAMMA, 0.0)  # a straight line in time as first guess
+        drift = self._potential + self.mesh.convolve(ahead / self.weights)
+        return self._stage(axis, ahead, rhs, GAMMA * tau, drift, limited, tolerance)
 
     def damp(self, state: State, error: Array, step: float) -> Array:
         """(1 + step L)^{-1} error along each axis, the local part of the interaction in L."""
@@ -127,40 +145,52 @@ class Coupling:
         q = guess * (total / float(guess.sum()))
         right = sweep.enter(rhs, np.empty(sweep.shape)).copy()
         weights = sweep.enter(self.weights, np.empty(sweep.shape))
-        mobile, minus, theta = np.empty(sweep.shape), np.empty(sweep.shape), None
-        previous = np.inf
+        mobile, theta = np.empty(sweep.shape), None
+        c = self._local[axis]
         for iteration in range(_NEWTON):
-            lines = sweep.enter(q, np.empty(sweep.shape))
             if limited and iteration < _LIMITER_UPDATES:
                 theta = self._limiter(axis, drift, q)
-            sweep.freeze(faces, drift)
-            if theta is not None:
-                faces.up *= theta
-                faces.down *= theta
-            # the defect rhs - (1 + step L) q
-            minus[:] = 0.0
-            add_inflow(faces.up, faces.down, lines, minus)
-            minus = right - lines + step * minus
+            rest, lines = self._rest(axis, q, drift, right, step, theta)
+            defect = float(np.abs(rest).sum())
             sweep.mobility(faces, lines, mobile)
-            c = self._local[axis]
             up = faces.up + c * mobile / weights
             down = faces.down + c * mobile / np.roll(weights, -1, axis=0)
-            change, answer = self._correction(axis, up, down, mobile, weights, step, minus)
+            change, answer = self._correction(axis, up, down, mobile, weights, step, rest)
             size = float(np.abs(change).sum())
-            if not size <= 2.0 * previous:
-                return None
-            q = q + sweep.leave(change, np.empty(shape))
-            drift = drift + answer
-            settled = size <= tolerance and iteration >= (_LIMITER_UPDATES if limited else 0)
-            if q.min() < 0.0:
-                # what is negative is of the size of the change still to come; flows need what is not
-                q = np.maximum(q, 0.0)
-                q *= total / float(q.sum())
-                drift = self._potential + self.mesh.convolve(q / self.weights)
-            if settled:
+            change = sweep.leave(change, np.empty(shape))
+            damping = 1.0
+            while True:
+                trial, trial_drift = q + damping * change, drift + damping * answer
+                if trial.min() < 0.0:
+                    # what is negative is of the size of the change still to come; flows need what is not
+                    trial = np.maximum(trial, 0.0)
+                    trial *= total / float(trial.sum())
+                    trial_drift = self._potential + self.mesh.convolve(trial / self.weights)
+                if size <= tolerance:
+                    break
+                left = float(np.abs(self._rest(axis, trial, trial_drift, right, step, theta)[0]).sum())
+                if left <= (1.0 - 0.1 * damping) * defect:
+                    break
+                damping *= 0.5
+                if damping < _LEAST_DAMPING:
+                    return None
+            q, drift = trial, trial_drift
+            if size <= tolerance and iteration >= (_LIMITER_UPDATES if limited else 0):
                 return self._polish(axis, q, drift, right, step, theta, tolerance), drift
-            previous = size
         return None
+
+    def _rest(self, axis: int, q: Array, drift: Array, right: Array, step: float,
+              theta: Array | None) -> tuple[Array, Array]:
+        """rhs - (1 + step L[U]) q and q in lines; leaves the coefficients in the axis's faces."""
+        sweep, faces = self.sweeps[axis], self._faces[axis]
+        lines = sweep.enter(q, np.empty(sweep.shape))
+        sweep.freeze(faces, drift)
+        if theta is not None:
+            faces.up *= theta
+            faces.down *= theta
+        inflow = np.zeros(sweep.shape)
+        add_inflow(faces.up, faces.down, lines, inflow)
+        return right - lines + step * inflow, lines
 
     def _polish(self, axis: int, q: Array, drift: Array, right: Array, step: float, theta: Array | None,
                 tolerance: float) -> Array:

@@ -25,8 +25,11 @@ __all__ = ["State", "Stepper"]
 # the limited flow takes over where U typically rises by more than that many T between cells, and hands back at half of it:
 # there its error is a fifth of the other's, which is of order Peclet^2 / 12 (docs/decisions/0008)
 _PECLET = 0.45
-# an implicit step costs about this many frozen ones
-_IMPLICIT_COST = 12.0
+# an implicit step costs about this many frozen ones (measured: 15 to 25)
+_IMPLICIT_COST = 20.0
+# frozen steps are not taken beyond this many stability limits: past it the error is that of a mode about to grow, which asks
+# for short steps for ever and hides that the density itself would allow longer ones
+_HOLD = 1.2
 _FLOOR = 1e-300
 
 
@@ -47,6 +50,7 @@ class Stepper:
         self.mesh, self.tolerance, self._choice = mesh, tolerance, coupling
         self.temperature = mesh.problem.temperature
         self.accepted = self.rejected = self.implicit = 0
+        self.error = 0.0  # that the last step added, estimated, in L1
         self.weights, self.volume = relative_volumes(mesh)
         self._equal = bool((self.weights == 1.0).all())
         self._potential = np.ascontiguousarray(mesh.potential, dtype=np.float64)
@@ -100,7 +104,7 @@ class Stepper:
         while True:
             dt, implicit, held = self._propose(longest)
             done = self.trial(dt, implicit)
-            error = self._error(dt, implicit) if done else np.inf
+            error = self.error = self._error(dt, implicit) if done else np.inf
             rises = not self._next.energies.free_energy <= before.free_energy + slack
             factor = 0.9 * (self.tolerance / error) ** (1.0 / 3.0) if error > 0 else np.inf
             if error <= self.tolerance and not rises:
@@ -124,7 +128,7 @@ class Stepper:
         stable = self.coupling.frozen_limit(float(self._now.rho.max()))
         if dt > self._threshold * stable:
             return dt, True, False
-        return min(dt, 2.0 * stable), False, dt > 2.0 * stable
+        return min(dt, _HOLD * stable), False, dt > _HOLD * stable
 
     def _accept(self, dt: float, implicit: bool, held: bool, factor: float) -> None:
         self.accepted += 1
