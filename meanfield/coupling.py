@@ -246,7 +246,7 @@ class Coupling:
 
 
 def _symbol(mesh: Mesh, sweep: Sweep, axis: int) -> tuple[Array, Array]:
-    """ghat at the wave numbers j pi / count along the axis, j = 1 .. count, and kappa = 4 c / volume sin^2(k h / 2).
+    """ghat at wave numbers up to pi / h along the axis, and kappa = 4 c / volume sin^2(k h / 2).
 
     Read off the answer to one full cell in the middle, summed over the other axis; a Hann window hides where the domain ends.
     """
@@ -260,7 +260,7 @@ def _symbol(mesh: Mesh, sweep: Sweep, axis: int) -> tuple[Array, Array]:
     count = max(m // 2, 1)
     offset = np.arange(m) - middle[axis]
     window = np.where(np.abs(offset) <= count, np.square(np.cos(0.5 * np.pi * offset / (count + 1.0))), 0.0)
-    k = np.pi * np.arange(1, count + 1) / count
+    k = np.pi * np.unique(np.geomspace(1, count, 24).round()) / count
     symbol = (response * window) @ np.cos(np.outer(offset, k))
     open_faces = sweep.rate_up[sweep.rate_up > 0]
     rate = float(np.median(open_faces)) if open_faces.size else 0.0

@@ -27,17 +27,18 @@ __all__ = ["State", "Stepper"]
 _PECLET = 0.45
 # an implicit step costs about this many frozen ones (measured: 15 to 25)
 _IMPLICIT_COST = 20.0
-# frozen steps are not taken beyond this many stability limits: past it the error is that of a mode about to grow, which asks
-# for short steps for ever and hides that the density itself would allow longer ones
-_HOLD = 1.2
+# frozen steps near their stability limit after which a long implicit one is tried: at the limit the error is that of a mode
+# about to grow, which hides how long a step the density itself would allow
+_PATIENCE = 40
 _FLOOR = 1e-300
 
 
 class State:
     """Cell averages and what follows from them: drift, flows, rate of change, energies."""
 
-    def __init__(self, mesh: Mesh, sweeps: list[Sweep]) -> None:
-        self.q, self.rho, self.log_rho = (np.empty(mesh.shape) for _ in range(3))
+    def __init__(self, mesh: Mesh, sweeps: list[Sweep], equal: bool) -> None:
+        self.q, self.log_rho = np.empty(mesh.shape), np.empty(mesh.shape)
+        self.rho = self.q if equal else np.empty(mesh.shape)  # on equal cells they are the same numbers
         self.drift, self.rate = np.empty(mesh.shape), np.empty(mesh.shape)
         self.faces = [Faces(sweep.shape) for sweep in sweeps]
         self.energies = Energies(0.0, 0.0, 0.0)
@@ -55,13 +56,14 @@ class Stepper:
         self._equal = bool((self.weights == 1.0).all())
         self._potential = np.ascontiguousarray(mesh.potential, dtype=np.float64)
         self.sweeps = [Sweep(mesh, axis) for axis in range(len(mesh.shape))]
-        self._now, self._next = State(mesh, self.sweeps), State(mesh, self.sweeps)
+        self._now, self._next = (State(mesh, self.sweeps, self._equal) for _ in range(2))
         self._middle = [Faces(sweep.shape) for sweep in self.sweeps]
         self._a, self._b, self._before = np.empty(mesh.shape), np.empty(mesh.shape), np.zeros(mesh.shape)
         self._before_gap = 0.0  # time from ``_before``, a rate, to now; 0 without one
         self._sum = float(np.sum(rho * self.weights))
         self.coupling = Coupling(mesh, self.sweeps, self.weights) if mesh.convolution is not None else None
-        self._threshold = _IMPLICIT_COST
+        self._implicit, self._crawled, self._patience = False, 0, _PATIENCE
+        self._reach = 1.0  # length of frozen steps at their limit over the estimate of it
         self.limited = self.temperature == 0.0
         np.multiply(rho, self.weights, out=self._now.q)
         self._evaluate(self._now)
@@ -84,15 +86,17 @@ class Stepper:
 
     def memory(self) -> dict[str, Array]:
         """What the next step depends on beside the density."""
-        numbers = np.array([self._dt, self._before_gap, self._threshold, self._sum, float(self.limited)])
-        counts = np.array([self.accepted, self.rejected, self.implicit])
+        numbers = np.array([self._dt, self._before_gap, self._reach, self._sum])
+        counts = np.array([self.accepted, self.rejected, self.implicit, self.limited, self._implicit, self._crawled,
+                           self._patience])
         return {"q": self._now.q, "before": self._before, "numbers": numbers, "counts": counts}
 
     def recall(self, memory: dict[str, Array]) -> None:
         """Go on from ``memory`` as if never stopped."""
-        self._dt, self._before_gap, self._threshold, self._sum, limited = (float(x) for x in memory["numbers"])
-        self.accepted, self.rejected, self.implicit = (int(x) for x in memory["counts"])
-        self.limited = bool(limited)
+        self._dt, self._before_gap, self._reach, self._sum = (float(x) for x in memory["numbers"])
+        self.accepted, self.rejected, self.implicit, limited, implicit, self._crawled, self._patience = (
+            int(x) for x in memory["counts"])
+        self.limited, self._implicit = bool(limited), bool(implicit)
         self._before[:], self._now.q[:] = memory["before"], memory["q"]
         self._evaluate(self._now)
 
@@ -102,51 +106,66 @@ class Stepper:
         # what round-off alone may do to F, a sum of terms of that size
         slack = 1e-13 * (1.0 + abs(before.energy) + self.temperature * (1.0 + abs(before.entropy)))
         while True:
-            dt, implicit, held = self._propose(longest)
+            dt, implicit = self._propose(longest)
             done = self.trial(dt, implicit)
             error = self.error = self._error(dt, implicit) if done else np.inf
             rises = not self._next.energies.free_energy <= before.free_energy + slack
-            factor = 0.9 * (self.tolerance / error) ** (1.0 / 3.0) if error > 0 else np.inf
+            factor = 0.9 * (self.tolerance / error) ** (1.0 / 3.0) if error > 0 else 3.0
             if error <= self.tolerance and not rises:
-                self._accept(dt, implicit, held, factor)
+                self._accept(dt, implicit, min(max(factor, 0.2), 3.0))
                 return dt
             self.rejected += 1
-            if implicit:  # frozen steps must be that much shorter before the next attempt
-                self._threshold = min(2.0 * self._threshold, 1e3)
             self._dt = dt * (min(max(factor, 0.2), 0.5) if rises or not done else min(max(factor, 0.2), 0.9))
+            if implicit and self._choice == "auto":
+                self._leave_implicit()
             if self._dt < 1e-14 * longest:
                 raise ArithmeticError(f"no time step lowers the free energy any more: error {error:.3g}, "
                                       f"tolerance {self.tolerance:g}; ask for a larger tolerance")
 
-    def _propose(self, longest: float) -> tuple[float, bool, bool]:
-        """Length of the next step, whether it is implicit in the interaction, and whether the frozen interaction holds it."""
-        dt = min(self._dt, longest)
-        if self.coupling is None or self._choice == "frozen":
-            return dt, False, False
-        if self._choice == "implicit":
-            return dt, True, False
-        stable = self.coupling.frozen_limit(float(self._now.rho.max()))
-        if dt > self._threshold * stable:
-            return dt, True, False
-        return min(dt, _HOLD * stable), False, dt > _HOLD * stable
+    def _propose(self, longest: float) -> tuple[float, bool]:
+        """Length of the next step and whether it is implicit in the interaction."""
+        if self.coupling is None or self._choice != "auto":
+            return min(self._dt, longest), self._choice == "implicit" and self.coupling is not None
+        if self._crawled >= self._patience and longest > _IMPLICIT_COST * self._dt:
+            self._implicit, self._crawled = True, 0
+            self._dt *= 1.5 * _IMPLICIT_COST
+        return min(self._dt, longest), self._implicit
 
-    def _accept(self, dt: float, implicit: bool, held: bool, factor: float) -> None:
+    def _frozen_reach(self) -> float:
+        """The longest frozen step now, as far as is known."""
+        assert self.coupling is not None
+        return self._reach * self.coupling.frozen_limit(float(self._now.rho.max()))
+
+    def _leave_implicit(self) -> None:
+        """Back to frozen steps where implicit ones no longer pay."""
+        reach = self._frozen_reach()
+        if self._dt < 0.7 * _IMPLICIT_COST * reach:
+            self._implicit = False
+            self._patience = min(2 * self._patience, 100 * _PATIENCE)  # before the next attempt
+            self._dt = min(self._dt, reach)
+
+    def _accept(self, dt: float, implicit: bool, factor: float) -> None:
         self.accepted += 1
         self.implicit += implicit
-        if not implicit:
-            self._threshold = max(0.98 * self._threshold, _IMPLICIT_COST)
-        longer = dt * min(max(factor, 0.2), 3.0)
-        if held:  # by the frozen interaction: the step that the error alone would allow
-            longer = max(longer, min(dt * factor, 3.0 * self._dt))
-        elif dt < self._dt and factor > 1.0:  # cut short by a saved time, which says nothing against the longer one
+        longer = dt * factor
+        if dt < self._dt and factor > 1.0:  # cut short by a saved time, which says nothing against the longer one
             longer = max(self._dt, longer)
         # rates too close together tell nothing of a slope: a short step leaves the older one in its place
         if self._before_gap == 0.0 or dt > 0.3 * self._dt:
             self._before[:], self._before_gap = self._now.rate, dt
         else:
             self._before_gap += dt
+        if self.coupling is not None and self._choice == "auto" and not implicit:
+            share = dt / self.coupling.frozen_limit(float(self._now.rho.max()))
+            if share > 0.4:
+                self._crawled += 1
+                self._reach = share
+            elif dt >= self._dt:
+                self._crawled = 0
         self._dt = longer
         self._now, self._next = self._next, self._now
+        if implicit and self._choice == "auto":
+            self._leave_implicit()
         self._choose_flow()
 
     def trial(self, dt: float, implicit: bool = False) -> bool:
@@ -199,10 +218,8 @@ class Stepper:
 
     def _density(self, q: Array, out: Array) -> Array:
         if self._equal:
-            out[:] = q
-        else:
-            np.divide(q, self.weights, out=out)
-        return out
+            return q
+        return np.divide(q, self.weights, out=out)
 
     def _evaluate(self, state: State) -> None:
         """Fill in everything that follows from ``state.q``."""
