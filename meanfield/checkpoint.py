@@ -41,14 +41,14 @@ class Checkpoint:
         """Whether there is something to go on from."""
         return self.path.exists()
 
-    def read(self, n_steps: int) -> tuple[int, dict[str, Array]]:
-        """The step reached and the arrays. Raises ValueError if the file is foreign, damaged or already beyond."""
+    def read(self, n_steps: int | None = None) -> tuple[int, dict[str, Array]]:
+        """The step reached and the arrays. Raises ValueError if the file is foreign, damaged or beyond ``n_steps``."""
         step, stored, state = _read(self.path)
         for name in sorted(set(stored) | set(self.settings)):
             if stored.get(name) != self.settings.get(name):
                 raise ValueError(f"checkpoint {self.path} was made with {name}={stored.get(name)!r}, this call has "
                                  f"{self.settings.get(name)!r}; use another file or the same settings")
-        if step > n_steps:
+        if n_steps is not None and step > n_steps:
             raise ValueError(f"checkpoint {self.path} is at step {step}, beyond this call's {n_steps}")
         return step, state
 

@@ -59,7 +59,7 @@ VARIABLES: dict[str, Declared] = {
     "free_energy": Declared(("state", "time"), "energy", "F_beta = energy + entropy / beta of the cell averages."),
     "energy": Declared(("state", "time"), "energy", "E = int V rho + (1/2) iint g rho rho."),
     "entropy": Declared(("state", "time"), "1", "Ent = int rho log rho."),
-    "cell_volume": Declared(("x", "y", "r", "angle"), "length^dim", "Volume of the cell inside the domain: cell_volume density "
+    "cell_volume": Declared(("x", "y", "r", "angle"), "length^dim", "Volume of the cell in the domain: cell_volume density "
                             "sums to 1."),
     "dissipation": Declared(("time",), "energy / time", "D = int rho |grad(U + log(rho) / beta)|^2 from the discrete "
                             "fluxes; dF/dt = -D."),
@@ -68,6 +68,8 @@ VARIABLES: dict[str, Declared] = {
     "n_steps": Declared(("time",), "1", "Accepted time steps so far."),
     "n_rejected": Declared(("time",), "1", "Time steps refused so far by the error or the energy guard."),
     "drift_potential": Declared(("time", "x", "y", "r", "angle"), "energy", "U = V + g * rho in each cell."),
+    "flux": Declared(("time", "component", "x", "y", "r", "angle"), "1 / (time length^(dim - 1))", "Flux of mass "
+                     "-(rho grad U + grad rho / beta), averaged over each cell from the flows through its faces."),
     "residual": Declared(("state",), "1", "Largest change of log rho under one more fixed-point map; at infinite inverse "
                          "temperature the largest violation of U = constant where there is mass, and no less elsewhere."),
     # gibbs on panels
