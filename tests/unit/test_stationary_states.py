@@ -15,7 +15,6 @@ from meanfield.equilibrium.branches import states_of
 from meanfield.equilibrium.newton import Linear
 from meanfield.equilibrium.spectrum import modes
 from meanfield.mesh import Mesh
-from meanfield.mesh.convolution import toeplitz
 
 DAWSON = mf.DoubleWell()
 
@@ -41,13 +40,17 @@ def square(beta, cells):
     x = -3.0 + h * (np.arange(cells) + 0.5)
     points = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1)
     problem = mf.Problem(mf.Box(-3, 3, dim=2), mf.DoubleWell(), mf.QuadraticPair(1.0), beta)
-    r2 = np.square(h * np.arange(cells))
-    weights = 0.5 * (r2[:, None] + r2) * h * h
+    square_norm = np.square(points).sum(axis=-1)
+
+    def spring(rho):  # int |x - y|^2 / 2 rho(y) dy by moments
+        mass, mean = rho.sum() * h * h, np.einsum("ij,ija->a", rho, points) * h * h
+        return 0.5 * square_norm * mass - points @ mean + 0.5 * (square_norm * rho).sum() * h * h
+
     open_faces = np.ones((cells, cells))
     open_faces[-1] = 0.0
     edges = np.linspace(-3, 3, cells + 1)
     return Mesh(problem, ("x", "y"), (x, x), (edges, edges), np.full((cells, cells), h * h),
-                (open_faces, open_faces.T.copy()), mf.DoubleWell().value(points), toeplitz(weights))
+                (open_faces, open_faces.T.copy()), mf.DoubleWell().value(points), spring)
 
 
 def test_dawson_transition(truths):
