@@ -1,6 +1,6 @@
 """Seconds of the first call of each kind of kernel in a fresh process: with an empty cache, then with the warm one.
 
-    python bench/first_call.py [--out first_call.json] [--only NAME]      # about three minutes
+    python bench/first_call.py [--out first_call.json] [--only NAME]
 
 Each case runs in two processes of its own that share a new MEANFIELD_CACHE. "import" is the CPU time of importing the
 package and what the case needs; the others are the call itself on one thread; targets: below 3 s cold and 0.3 s warm (CPU).

@@ -1,6 +1,6 @@
 """Direct pair sums against the plain Numba loop, SciPy, NumPy, JAX and PyKeOps (where installed), one core, float64.
 
-    python bench/pairs.py [--out pairs.json] [--quick]      # about five minutes
+    python bench/pairs.py [--out pairs.json] [--quick]
 
 Ordered pairs a second at N = 10,000 and ratios as medians over interleaved rounds of CPU time, all in one run. Peers sum
 1,000 targets x 10,000 sources (PyKeOps all of them), which costs them nothing a pair. "of peak" counts 10 flop for an

@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 __all__ = ["PEERS", "available", "jax_forces", "naive_log", "naive_power"]
 
 Call = Callable[[], np.ndarray]
-_ROWS = 100  # targets in a block of the pair matrix: 8 MB at 10,000 sources; blocks of 50 to 1,000 differ by 10 %
+_ROWS = 100  # targets in a block of the pair matrix: 8 MB at 10,000 sources
 
 
 def weight(q: Any, s: float, root: Callable[[Any], Any], out: Any = None) -> Any:
@@ -139,7 +139,7 @@ def numpy_product(x: np.ndarray, s: float, m: int) -> Call:
 
 
 def jax_forces(s: float) -> Callable[[Any, Any], Any]:
-    """Forces of sources (tuple of components) on targets; a map over targets, five times faster here than broadcasting."""
+    """Forces of sources (tuple of components) on targets, mapped over targets (broadcasting is slower)."""
     jax = importlib.import_module("jax")
     jax.config.update("jax_enable_x64", True)
     jnp = jax.numpy

@@ -1,6 +1,6 @@
 """Steps of ``simulate`` against a plain Numba loop, JAX and OpenMM (where installed), and against the force alone.
 
-    python bench/steps.py [--out steps.json] [--quick]      # about three minutes
+    python bench/steps.py [--out steps.json] [--quick]
 
 CPU time on one thread, medians over interleaved rounds. N = 2,000 in the plane, logarithmic repulsion, quadratic trap:
 1,000 steps through the public ``simulate`` (noise, checks and saved states included); peers run 10 to 30 steps of the same

@@ -91,8 +91,7 @@ def {name}(z, n, lanes, power, soft, floor):
 """
 
 # More than four components do not fit into registers: squared distances of four targets to a stretch of partners first,
-# then their weights, then the forces, component by component. (The matrix-product form x^2 + y^2 - 2 x y has fewer
-# operations but loses all digits of close pairs, and Newton's third law makes up for it.)
+# then their weights, then the forces, component by component. Large clouds of many components: ``product_pairs``.
 _SQUARED_DISTANCES = """
 r$u = work[$u, :stop - start]
 for j in range(stop - start):

@@ -5,6 +5,9 @@ pair at squared distance q = max(d^2 + softening2, core2) feels weight(q) times 
 weight stays at weight(core2), which makes the force of a pair that the time step cannot resolve linear, and a coincident
 pair feels nothing.
 
+Runs of up to 32 particles are put side by side instead, and large clouds of 24 components or more go through
+``product_pairs``; which form a run takes depends on its own positions and sizes alone.
+
 Order of the sums: particles are cut into blocks by their number alone, and blocks meet as teams in a round-robin
 tournament. No two meetings of a round share a block, so threads never write to the same number, and each block adds its
 meetings in the order of the rounds: the result does not depend on the number of threads. Scratch memory: positions and

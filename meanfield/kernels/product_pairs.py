@@ -24,12 +24,12 @@ from meanfield.kernels.tournament import pair_at_table
 
 __all__ = ["add_product_forces", "product_pays", "product_sized"]
 
-# OpenBLAS multiplies small matrices, of at most so many multiplications, without packing them first: 78 against 38 Gflop/s
-# for 160 x 160 x 32 and 256 x 256 x 32 (peak 93)
+# OpenBLAS multiplies small matrices, of at most so many multiplications, without packing them first: 75 against 35 Gflop/s
+# for 160 x 160 x 32 and 256 x 256 x 32 (peak 86 to 95)
 _SMALL_PRODUCT = 1_000_000
 # components and particles from which the product form is the faster one (bench/pairs.py)
 _LEAST_DIM, _LEAST_PARTICLES = 24, 1_500
-# an evenly spaced sample of the cloud, and the share of close pairs among which a pair one by one costs too much
+# an evenly spaced sample of the cloud, and the share of close pairs from which pairs one by one cost too much (estimated)
 _SAMPLE, _MOST_CLOSE = 64, 0.03
 
 # G becomes W. Four rows share a division, as in ``pair_loops``; rows that are no four are summed one by one, as are close
