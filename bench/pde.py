@@ -19,6 +19,7 @@ import importlib.metadata
 import json
 import math
 import platform
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -98,6 +99,8 @@ def reference(dim: int, cells: int, tolerance: float) -> tuple[np.ndarray, dict[
 
 def py_pde(job: Job, t_end: float, tolerance: float) -> np.ndarray:
     """py-pde: finite differences on cell centres, RK45 with error control."""
+    here = str(Path(__file__).resolve().parent)
+    sys.path[:] = [p for p in sys.path if p != here]  # this file is called pde too
     import pde
 
     potential, convolve = job.mesh.potential, job.mesh.convolve

@@ -63,7 +63,7 @@ def solve(problem: Problem, grid: Grid, *, t_end: float, initial: str | Array | 
     mesh = mesh_of(problem, grid)
     rho, initial_mass = mesh.density(initial)
     settings = {"problem": problem, "cells": grid.cells, "tolerance": tolerance}
-    store = Checkpoint(checkpoint, {**settings, "initial": rho}) if checkpoint is not None else None
+    store = Checkpoint(checkpoint, {**settings, "grid": grid, "initial": rho}) if checkpoint is not None else None
     stepper = Stepper(mesh, tolerance, rho)
     saved: list[dict[str, Any]] = []
     t = 0.0
