@@ -65,7 +65,8 @@ def test_solves_against_dense_ones(m, lines, ring):
                 matrix[row, (i + 1) % m] -= 0.7 * sign * down[i, j]
         assert_allclose(out[:, j], np.linalg.solve(matrix, rhs[:, j]), rtol=1e-9)
         if not ring:
-            assert_allclose(again[:, j], np.linalg.solve(matrix, rhs[:, j] + 2.4 * (stage - rhs)[:, j]), rtol=1e-9, atol=1e-12)
+            right = rhs[:, j] + 2.4 * (stage - rhs)[:, j]
+            assert_allclose(again[:, j], np.linalg.solve(matrix, right), rtol=1e-9, atol=1e-12)
     assert (out > 0).all()
     assert_allclose(out.sum(axis=0), rhs.sum(axis=0), rtol=1e-14)
 
@@ -172,8 +173,9 @@ def start(x):
 @pytest.mark.parametrize("beta", [10.0, 1e3, math.inf])
 @pytest.mark.parametrize("interaction", [mf.Log(), mf.Riesz(0.9)], ids=["log", "Riesz 0.9"])
 def test_implicit_steps_run_downhill_whatever_their_length(beta, interaction):
-    """Steps of 0.2 without error control: the free energy falls in each. With g * rho frozen it rises at beta = 1e3 (by 0.015
-    for the logarithm, by more than 1 for s = 0.9)."""
+    """Steps of 0.2 without error control: the free energy falls in each.
+
+    With g * rho frozen it rises at beta = 1e3, by 0.015 for the logarithm and by more than 1 for s = 0.9."""
     mesh = mesh_of(mf.Problem(mf.Interval(-3, 3), mf.Quadratic(), interaction, beta), mf.Grid(200))
     rho, _ = mesh.density(start)
 
@@ -194,8 +196,8 @@ def test_implicit_steps_run_downhill_whatever_their_length(beta, interaction):
 def test_stiff_interactions_take_few_steps():
     """Riesz s = 0.9 on 200 cells: 1.1e5 steps where g * rho is always frozen."""
     problem = mf.Problem(mf.Interval(-1, 1), mf.Quadratic(), mf.Riesz(0.9), 10.0)
-    flow = mf.solve(problem, mf.Grid(200), t_end=1.0, initial=lambda x: np.exp(-8 * (x - 0.3) ** 2) / 0.62506, save_at=[0, 1.0],
-                    tolerance=1e-5)
+    flow = mf.solve(problem, mf.Grid(200), t_end=1.0, initial=lambda x: np.exp(-8 * (x - 0.3) ** 2) / 0.62506,
+                    save_at=[0, 1.0], tolerance=1e-5)
     assert int(flow["n_steps"][-1] + flow["n_rejected"][-1]) < 500
     assert_allclose(flow["density"].values[-1], mf.gibbs(problem, mf.Grid(200))["density"].values, rtol=1e-5)
 
