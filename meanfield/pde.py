@@ -4,9 +4,9 @@
 
 Fluxes: Scharfetter-Gummel, exact on discrete Gibbs states and second order where a cell sees little drift; scaled by a
 limited reconstruction where drift dominates, so that it stays second order at any temperature, 0 included, with the same
-rest states (kernels/flux.py). Time: the L-stable SDIRK2 rule with g * rho frozen at the middle of the step, or implicit in it too
-where the interaction is stiff (coupling.py); steps as long as the tolerance allows (stepping.py). Mass is kept to round-off,
-the density never gets negative, and a step after which the free energy is higher is refused and shortened.
+rest states (kernels/flux.py). Time: the L-stable SDIRK2 rule with g * rho frozen at the middle of the step, or implicit in
+it too where the interaction is stiff (coupling.py); steps as long as the tolerance allows (stepping.py). Mass is kept to
+round-off, the density never gets negative, and a step after which the free energy is higher is refused and shortened.
 """
 
 from __future__ import annotations
