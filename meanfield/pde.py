@@ -37,11 +37,12 @@ def solve(problem: Problem, grid: Grid, *, t_end: float, initial: str | Array | 
     """Solve the McKean-Vlasov equation up to ``t_end``.
 
     Args:
-        problem: on an Interval; the kernel integrable on a line (Riesz s < 1, or softened).
-        grid: number of cells.
+        problem: on an Interval, a Box, Torus or FreeSpace of dimension up to 2, or a Ball; the kernel integrable there
+            (Riesz s < dim, or softened).
+        grid: the cells, and the window of a FreeSpace; with ``radial=True`` shells of a Ball.
         t_end: final time.
-        initial: "uniform", a function of x, or cell averages; non-negative with mass 1 (within 1e-3, then normalised;
-            the mass given is in the attribute ``initial_mass``).
+        initial: "uniform", a function of the coordinates (x), (x, y) or (r), or cell averages; non-negative with mass 1
+            (within 1e-3, then normalised; the mass given is in the attribute ``initial_mass``).
         save_at: increasing times in [0, t_end]; default 101 equally spaced ones.
         progress: show a progress bar in physical time.
         tolerance: largest L1 error a time step may add, estimated from its defect in a third-order rule.
@@ -52,7 +53,7 @@ def solve(problem: Problem, grid: Grid, *, t_end: float, initial: str | Array | 
     Returns a Dataset with ``density``, ``drift_potential`` and ``flux`` over time and the cells and, over time,
     ``free_energy``, ``energy``, ``entropy``, ``dissipation``, ``mass``, ``min_density``, ``n_steps`` and ``n_rejected``.
 
-    Raises ValueError for arguments that make no sense and where the problem has no density on a line; ArithmeticError if the
+    Raises ValueError for arguments that make no sense and where the problem has no density; ArithmeticError if the
     tolerance is below what round-off allows, so that no step is short enough.
 
     Source: Scharfetter and Gummel (1969); for aggregation-diffusion equations Schlichting and Seis (2022); the
@@ -91,10 +92,12 @@ def solve(problem: Problem, grid: Grid, *, t_end: float, initial: str | Array | 
     coords: dict[str, Any] = dict(zip(mesh.names, mesh.centers, strict=True))
     if len(mesh.names) > 1:
         coords["component"] = np.arange(len(mesh.names))
-    result = dataset("solve", {name: np.array([s[name] for s in saved]) for name in saved[0]}, {"time": times, **coords},
+    variables = {name: np.array([s[name] for s in saved]) for name in saved[0]}
+    result = dataset("solve", {**variables, "cell_volume": mesh.volumes}, {"time": times, **coords},
                      settings={**settings, "t_end": t_end,
                                "initial": initial if isinstance(initial, str) else rho if times[0] == 0 else repr(initial)})
     result.attrs["initial_mass"] = initial_mass
+    result.attrs.update(mesh.recorded(result["density"].values))
     return result
 
 

@@ -43,6 +43,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from meanfield._checks import Array
+from meanfield.interactions.averages import double_averages, graded_sphere_average
 from meanfield.registry import register
 
 __all__ = ["LOGARITHM", "POWER", "SPRING", "Interaction", "NoInteraction", "PairLaw"]
@@ -120,32 +121,16 @@ class Interaction(ABC):
         return True
 
     def cell_averages(self, width: float, count: int) -> Array:
-        """Exact double averages over two cells of the line, (1 / h^2) iint g(|x - y|) dx dy, for offsets 0 .. count - 1.
+        """Exact double averages over two cells of the line, (1 / h^2) iint g(|x - y|) dx dy, at offsets 0 .. count - 1."""
+        return double_averages(self, (width,), (count,))[count - 1:]
 
-        The double average at offset k is int_{-1}^{1} (1 - |t|) g(h |k + t|) dt. Far cells (k >= 8) take 12-point
-        Gauss rules on both halves (exact to round-off there); near ones take panels graded towards r = 0.
-        """
-        offsets = np.arange(count)
-        averages = np.empty(count)
-        node, weight = np.polynomial.legendre.leggauss(12)
-        t, w = (node + 1) / 2, weight / 2
-        far = offsets >= min(8, count)
-        k = offsets[far, None]
-        averages[far] = ((self.value(width * (k + 1 - t)) + self.value(width * (k - 1 + t))) * (t * w)).sum(axis=1)
-        near = int((~far).sum())
-        averages[:near] = self._near_averages(width, near)
-        return averages
+    def corner_moments(self, widths: tuple[float, ...]) -> Array | None:
+        """Closed forms for the cell at the singularity (``averages.double_averages``), or None for graded quadrature."""
+        return None
 
-    def _near_averages(self, width: float, count: int) -> Array:
-        node, weight = np.polynomial.legendre.leggauss(20)
-        # panels [2^-j-1, 2^-j] towards the origin resolve any softening; the rest below 2^-60 is nothing
-        edge = np.concatenate([[0.0], 2.0 ** np.arange(-60, 1)])
-        half = np.diff(edge)[:, None] / 2
-        t, w = (edge[:-1, None] + half * (node + 1)).ravel(), (half * weight).ravel()
-        first = 2.0 * np.sum(w * (1 - t) * self.value(width * t))
-        rest = [np.sum(w * (t * self.value(width * (k - 1 + t)) + (1 - t) * self.value(width * (k + t))))
-                for k in range(1, count)]
-        return np.array([first, *rest])[:count]
+    def sphere_average(self, r: Array, gap: Array, dim: int) -> Array:
+        """The mean of g(|x - y|) over the directions of y for |x| = r and |y| = r + gap, gap >= 0, in dim >= 2."""
+        return graded_sphere_average(self, r, gap, dim)
 
 
 @register

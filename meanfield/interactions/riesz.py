@@ -9,6 +9,7 @@ import numpy as np
 
 from meanfield import _checks
 from meanfield._checks import Array
+from meanfield.interactions.averages import power_corner, power_sphere_average
 from meanfield.interactions.base import LOGARITHM, POWER, SPRING, Interaction, PairLaw
 from meanfield.registry import register
 
@@ -42,6 +43,9 @@ class QuadraticPair(Interaction):
 
     def derivative(self, r: Array) -> Array:
         return self.stiffness * np.asarray(r, dtype=np.float64)
+
+    def sphere_average(self, r: Array, gap: Array, dim: int) -> Array:
+        return 0.5 * self.stiffness * (np.square(r) + np.square(r + gap))
 
 
 @register
@@ -118,23 +122,20 @@ class Riesz(Interaction):
         force: Array = np.where(r > 0, -scale * r * np.power(np.where(r > 0, q, 1.0), -self.s / 2 - 1), 0.0)
         return force
 
-    def _near_averages(self, width: float, count: int) -> Array:
+    def corner_moments(self, widths: tuple[float, ...]) -> Array | None:
         if self.softening:
-            return super()._near_averages(width, count)
-        if not self.integrable(1):
-            raise ValueError(f"a Riesz kernel with s = {self.s:g} >= 1 has infinite energy for every density on a line; "
-                             "give it a softening or take s < 1")
-        # closed form: second differences of G, G'' = g, in units of the cell (method.md 7.4), k = 0 .. 8 apart at most
-        k = np.arange(-1, count + 1, dtype=np.float64)
-        if self.s == 0:
-            square = np.square(k)
-            antiderivative = -0.5 * square * (np.log(np.where(k == 0, 1.0, np.abs(k))) - 1.5)
-            return self.coupling * (np.diff(antiderivative, 2) - math.log(width))
-        power = np.abs(k) ** (2 - self.s)
-        sign = math.copysign(1.0, self.s)
-        scale = self.coupling * sign / ((1 - self.s) * (2 - self.s)) * width**-self.s
-        averages: Array = scale * np.diff(power, 2)
-        return averages
+            return None
+        if not self.integrable(len(widths)):
+            raise ValueError(f"a Riesz kernel with s = {self.s:g} has infinite energy for every density in dimension "
+                             f"{len(widths)}; give it a softening or take s < {len(widths)}")
+        sign = math.copysign(1.0, self.s) if self.s else 1.0
+        return self.coupling * sign * power_corner(self.s, widths)
+
+    def sphere_average(self, r: Array, gap: Array, dim: int) -> Array:
+        average = power_sphere_average(self.s, r, gap, self.softening, dim)
+        if average is None:
+            return super().sphere_average(r, gap, dim)
+        return self.coupling * (math.copysign(1.0, self.s) if self.s else 1.0) * average
 
 
 def Log(strength: float = 1.0, softening: float = 0.0) -> Riesz:

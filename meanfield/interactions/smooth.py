@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import gamma, ive
 
 from meanfield import _checks
 from meanfield._checks import Array
@@ -77,3 +78,12 @@ class GaussianPair(Interaction):
 
     def derivative(self, r: Array) -> Array:
         return np.asarray(-np.divide(r, self.width**2) * self.value(r))
+
+    def sphere_average(self, r: Array, gap: Array, dim: int) -> Array:
+        """strength exp(-gap^2 / (2 width^2)) Gamma(nu + 1) (2 / kappa)^nu e^-kappa I_nu(kappa), nu = dim / 2 - 1,
+        kappa = r (r + gap) / width^2 (DLMF 10.32.2)."""
+        kappa, order = np.multiply(r, r + gap) / self.width**2, 0.5 * dim - 1.0
+        small = kappa < 1e-8  # where the power and the Bessel function would be 0 times inf
+        safe = np.where(small, 1.0, kappa)
+        bessel = gamma(order + 1.0) * (2.0 / safe) ** order * ive(order, safe)
+        return np.asarray(self.strength * np.exp(-0.5 * np.square(gap / self.width)) * np.where(small, 1.0 - kappa, bessel))
