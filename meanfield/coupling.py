@@ -1,9 +1,13 @@
 """Steps that are implicit in the interaction too, for kernels so stiff that a frozen g * rho would need tiny ones.
 
-Each stage of the SDIRK2 rule solves (1 + tau L[V + g * rho]) q = rhs for q: with q = S(phi) the positive, conservative linear
-solve at a given phi = g * rho, it is the fixed point phi = g * S(phi), found by Newton's method, so that every iterate is
-positive and keeps mass. For implicit Euler steps the free energy falls whatever tau where g is positive definite: F is
-convex and the flow of each face runs down xi = U + T log rho (method.md 7.3).
+Each stage of the SDIRK2 rule solves (1 + tau L[V + g * rho]) q = rhs for the density q along one axis, by Newton's method:
+the change d solves (1 + tau L) d + tau L'[g * d] q = rest by GMRES, preconditioned by a tridiagonal solve that takes g
+between neighbouring cells for a multiple of the identity. Newton runs on q and not on U: at small T the linear solve at a
+given U answers to it like exp(-U / T), while the equation in q is almost quadratic.
+
+For implicit Euler stages the free energy falls whatever tau where g is positive definite: F is convex, and the flow through
+each face runs down xi = U + T log rho, so F(new) - F(old) <= sum xi_new (new - old) = tau sum J (xi_{i+1} - xi_i) <= 0. An
+SDIRK2 step has no such proof; the guard of stepping.py watches it.
 """
 
 from __future__ import annotations
@@ -248,7 +252,7 @@ class Coupling:
 def _symbol(mesh: Mesh, sweep: Sweep, axis: int) -> tuple[Array, Array]:
     """ghat at wave numbers up to pi / h along the axis, and kappa = 4 c / volume sin^2(k h / 2).
 
-    Read off the answer to one full cell in the middle, summed over the other axis; a Hann window hides where the domain ends.
+    Read off the answer to one full cell in the middle, summed over the other axis; a Hann window hides the domain's ends.
     """
     middle = tuple(m // 2 for m in mesh.shape)
     rho = np.zeros(mesh.shape)

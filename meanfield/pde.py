@@ -2,11 +2,11 @@
 
     d rho/dt = div(rho grad U) + (1 / beta) Laplace rho,   U = V + g * rho,   no flux through the walls (method.md 7.1).
 
-Fluxes: Scharfetter-Gummel, exact on discrete Gibbs states and second order where a cell sees little drift; scaled by a limited
-reconstruction where drift dominates, so that it stays second order at any temperature, 0 included, with the same rest states
-(kernels/flux.py). Time: the L-stable SDIRK2 rule with g * rho frozen at the middle of the step, or implicit in it too where
-the interaction is stiff (coupling.py); steps as long as the tolerance allows (stepping.py). Mass is kept to round-off, the
-density never gets negative, and a step after which the free energy is higher is refused and shortened.
+Fluxes: Scharfetter-Gummel, exact on discrete Gibbs states and second order where a cell sees little drift; scaled by a
+limited reconstruction where drift dominates, so that it stays second order at any temperature, 0 included, with the same
+rest states (kernels/flux.py). Time: the L-stable SDIRK2 rule with g * rho frozen at the middle of the step, or implicit in
+it too where the interaction is stiff (coupling.py); steps as long as the tolerance allows (stepping.py). Mass is kept to
+round-off, the density never gets negative, and a step after which the free energy is higher is refused and shortened.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def solve(problem: Problem, grid: Grid, *, t_end: float, initial: str | Array | 
     Raises ValueError for arguments that make no sense and where the problem has no density; ArithmeticError if the
     tolerance is below what round-off allows, so that no step is short enough.
 
-    Source: Scharfetter and Gummel (1969); for aggregation-diffusion equations Schlichting and Seis (2022); Carrillo, Chertock
-    and Huang (2015) for the reconstruction.
+    Source: Scharfetter and Gummel (1969); for aggregation-diffusion equations Schlichting and Seis (2022); the
+    reconstruction: Carrillo, Chertock and Huang (2015).
     """
     t_end, tolerance = _checks.positive("t_end", t_end), _checks.positive("tolerance", tolerance)
     times = _times(save_at, t_end)
     mesh = mesh_of(problem, grid)
     rho, initial_mass = mesh.density(initial)
     settings = {"problem": problem, "cells": grid.cells, "tolerance": tolerance}
-    store = Checkpoint(checkpoint, {**settings, "initial": rho}) if checkpoint is not None else None
+    store = Checkpoint(checkpoint, {**settings, "grid": grid, "initial": rho}) if checkpoint is not None else None
     stepper = Stepper(mesh, tolerance, rho)
     saved: list[dict[str, Any]] = []
     t = 0.0
@@ -89,7 +89,7 @@ def solve(problem: Problem, grid: Grid, *, t_end: float, initial: str | Array | 
     finally:  # whatever stopped the run, the last good state is kept
         if store is not None:
             store.write(stepper.accepted, memory())
-    coords = dict(zip(mesh.names, mesh.centers, strict=True))
+    coords: dict[str, Any] = dict(zip(mesh.names, mesh.centers, strict=True))
     if len(mesh.names) > 1:
         coords["component"] = np.arange(len(mesh.names))
     variables = {name: np.array([s[name] for s in saved]) for name in saved[0]}
@@ -118,8 +118,8 @@ def _restore(store: Checkpoint, stepper: Stepper, times: Array) -> tuple[float, 
         raise ValueError(f"checkpoint {store.path} is at time {t:g}, beyond this call's {times[-1]:g}")
     wanted = times[times <= t]
     if not np.array_equal(before, wanted):
-        raise ValueError(f"checkpoint {store.path} was made with other save_at up to its time {t:g}; use another file or the "
-                         "same times")
+        raise ValueError(f"checkpoint {store.path} was made with other save_at up to its time {t:g}; use another file or "
+                         "the same times")
     columns = {name.removeprefix("saved_"): memory.pop(name) for name in list(memory) if name.startswith("saved_")}
     stepper.recall(memory)
     return t, [{name: values[i] for name, values in columns.items()} for i in range(before.size)]

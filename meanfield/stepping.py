@@ -7,7 +7,7 @@ third-order Adams-Moulton rule
     q_1 - q_0 - dt (w_0 f_1 + w_1 f_0 + w_2 f_{-1}),   f the rates dq/dt,
 
 damped by one implicit step as stiff errors are, so that it converges to the step's true error and costs no further step
-(docs/decisions/0008). Where the interaction is stiff (``coupling``), steps are implicit in it too.
+(docs/decisions/0009). Where the interaction is stiff (``coupling``), steps are implicit in it too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from meanfield.sweeps import GAMMA, Faces, Sweep, relative_volumes
 __all__ = ["State", "Stepper"]
 
 # the limited flow takes over where U typically rises by more than that many T between cells, and hands back at half of it:
-# there its error is a fifth of the other's, which is of order Peclet^2 / 12 (docs/decisions/0008)
+# there its error is a fifth of the other's, which is of order Peclet^2 / 12 (docs/decisions/0009)
 _PECLET = 0.45
 # an implicit step costs about this many frozen ones (measured: 15 to 25)
 _IMPLICIT_COST = 20.0

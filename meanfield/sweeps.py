@@ -14,7 +14,12 @@ import numpy as np
 from meanfield._checks import Array
 from meanfield.kernels.cells import add_inflow, add_response, blend_to_positive, drift_ratio, transpose
 from meanfield.kernels.flux import (
-    cyclic_solve, face_coefficients, implicit_solve, limited_coefficients, mobility, substitute,
+    cyclic_solve,
+    face_coefficients,
+    implicit_solve,
+    limited_coefficients,
+    mobility,
+    substitute,
 )
 from meanfield.mesh import Mesh
 

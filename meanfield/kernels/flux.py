@@ -1,10 +1,11 @@
 """Finite volumes along one axis: Scharfetter-Gummel flows and the tridiagonal systems they make, for many lines at once.
 
-Arrays are (cell, line): the sweep goes along the first axis, and the second is what the compiler vectorises. The unknown is
-q, the mass of a cell (in any unit); the flow through the face between cells i and i + 1 of a line is up_i q_i - down_i q_{i+1},
-with no flow through walls; the last slot is the face that closes a period. up and down are not negative, and the flow
-vanishes exactly on q ~ volume exp(-U / T): mass, positivity and discrete Gibbs states are kept by construction. T = 0 gives
-the upwind flow. ``limited_coefficients`` scales the same flow to second order where drift dominates (see there).
+Arrays are (cell, line): the sweep goes along the first axis, and the second is what the compiler vectorises. The unknown
+is q, the mass of a cell (in any unit); the flow through the face between cells i and i + 1 of a line is
+up_i q_i - down_i q_{i+1}, with no flow through walls; the last slot is the face that closes a period. up and down are not
+negative, and the flow vanishes exactly on q ~ volume exp(-U / T): mass, positivity and discrete Gibbs states are kept by
+construction. T = 0 gives the upwind flow. ``limited_coefficients`` scales the same flow to second order where drift
+dominates.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 
 import numpy as np
 
-from meanfield._numba import bits_to_float, float_to_bits, njit
+from meanfield._numba import bits_to_float, njit
 
 __all__ = ["cyclic_solve", "face_coefficients", "implicit_solve", "limited_coefficients", "mobility", "substitute"]
 
@@ -37,7 +38,7 @@ def _bernoulli(z):  # type: ignore[no-untyped-def]
     r = z - n * _LN2
     tail = _C6 + r * (_C7 + r * (_C8 + r * (_C9 + r * (_C10 + r * (_C11 + r * _C12)))))
     p = 1.0 + r * (_C1 + r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * tail)))))
-    power = bits_to_float((np.int64(n) + 1023) << 52)
+    power = bits_to_float((np.int64(n) + 1023) << 52)  # type: ignore[arg-type]
     return z / (power * (r * p) + (power - 1.0))
 
 
@@ -113,7 +114,7 @@ def limited_coefficients(drift_potential, log_rho, rho, temperature, up, down): 
     for j in range(lines):
         closed = f[end + j] + g[end + j] > 0.0
         for i in (0, m - 2, m - 1):
-            if i == m - 2 and m == 2 or i == m - 1 and not closed:
+            if (i == m - 2 and m == 2) or (i == m - 1 and not closed):
                 continue
             here, there = i * lines + j, ((i + 1) % m) * lines + j
             behind = r[(i - 1) % m * lines + j] if i > 0 or closed else 2.0 * r[here] - r[there]
@@ -145,7 +146,7 @@ def _moves(before, after, q_i, q_j, temperature, rate_up, rate_down, up, down, o
 
 @njit()
 def mobility(drift_potential, q, temperature, rate_up, rate_down, up, down, out):  # type: ignore[no-untyped-def]
-    """out = -dJ / d(dU) >= 0 on the faces: how a flow answers to the drift; ``up`` and ``down`` tell the limiter's factor."""
+    """out = -dJ / d(dU) >= 0 on the faces: how a flow answers to the drift. The limiter's factor is read off up and down."""
     m, lines = q.shape
     n, size = (m - 1) * lines, m * lines
     u, w, a, b = drift_potential.reshape(size), q.reshape(size), rate_up.reshape(size), rate_down.reshape(size)
@@ -164,7 +165,8 @@ def implicit_solve(up, down, step, rhs, out, inverse, back):  # type: ignore[no-
     """
     m, lines = rhs.shape
     if lines == 1:
-        _solve_line(up.reshape(m), down.reshape(m), step, rhs.reshape(m), out.reshape(m), inverse.reshape(m), back.reshape(m))
+        _solve_line(up.reshape(m), down.reshape(m), step, rhs.reshape(m), out.reshape(m), inverse.reshape(m),
+                    back.reshape(m))
         return
     for first in range(0, lines, _BLOCK):
         last = min(first + _BLOCK, lines)
@@ -261,7 +263,7 @@ def substitute(up, down, step, rhs, stage, share, out, inverse, back):  # type: 
 
 @njit()
 def cyclic_solve(up, down, step, rhs, out, work):  # type: ignore[no-untyped-def]
-    """``implicit_solve`` on lines that close on themselves: the last row of ``up`` and ``down`` is the face to the first cell.
+    """``implicit_solve`` on lines that close on themselves; the last row of ``up``, ``down`` is the face to the first cell.
 
     Cells are eliminated in order, the flows between each and the last cell carried along; the last cell closes the ring. A
     pivot is the column's sum (1, and what came to it) plus the flows that leave, all of them non-negative: nothing is

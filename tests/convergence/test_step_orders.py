@@ -94,8 +94,9 @@ def test_second_order_in_space_at_any_temperature(beta):
 
 
 def test_semicircle_spreads_at_zero_temperature(truths):
-    """beta = inf, log gas in V = x^2/2: a semicircle stays one, R^2 = 2 + (R_0^2 - 2) exp(-2 t). Not smooth at its edge, where
-    rho ~ sqrt(distance): the order in L1 is 3/2 at best."""
+    """beta = inf, log gas in V = x^2/2: a semicircle stays one, R^2 = 2 + (R_0^2 - 2) exp(-2 t).
+
+    Not smooth at its edge, where rho ~ sqrt(distance): the order in L1 is 3/2 at best."""
     radius = truths["zero_temperature_spreading"]["values"]["R_1d_conf_t1"]
 
     def cumulative(x, r):
