@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,10 +112,10 @@ def _end(seed: int, run: int, x: NDArray[np.float64]) -> tuple[int, int, bytes]:
     return seed, run, hashlib.blake2b(x.tobytes(), digest_size=16).digest()
 
 
-def remember_ends(seed: int, start: NDArray[np.float64], end: NDArray[np.float64]) -> None:
-    """Note where runs that used the noise of this seed ended; arrays over (run, particle, component)."""
+def remember_ends(seed: int, runs: Sequence[int], start: NDArray[np.float64], end: NDArray[np.float64]) -> None:
+    """Note where these runs, which used the noise of this seed, ended; arrays over (run, particle, component)."""
     # a run that stayed where it was ends at its own start, from which it may be repeated
-    new = [_end(seed, run, end[run]) for run in range(len(end)) if not np.array_equal(start[run], end[run])]
+    new = [_end(seed, run, b) for run, a, b in zip(runs, start, end, strict=True) if not np.array_equal(a, b)]
     with _ends_lock:
         _ends.update(dict.fromkeys(new))
         if len(_ends) > 2 * _MOST_ENDS:

@@ -176,8 +176,11 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
 
 def remember_end(run: xr.Dataset) -> None:
     """Let later calls of ``simulate`` know which noise the last state of this one depends on."""
+    if not {"run", "time", "particle", "component"} <= {name for name, size in run.sizes.items() if size} or (
+            "position" not in run):
+        return  # a part of a Dataset
     settings = json.loads(run.attrs["config"])
     cold = settings["problem"]["inverse_temperature"] == "inf" and settings.get("annealing") is None
     if not cold:  # the flow is always cold
-        position = run["position"].values
-        _rng.remember_ends(settings["seed"], position[:, 0], position[:, -1])
+        position = run["position"].transpose("run", "time", ...).values
+        _rng.remember_ends(settings["seed"], [int(label) for label in run["run"]], position[:, 0], position[:, -1])
