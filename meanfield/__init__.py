@@ -28,14 +28,21 @@ _WHERE = {
     "particles": ("simulate",),
     "examples": ("Example", "example", "example_names"),
     "pde": ("solve",),
-    "equilibrium": ("gibbs",),
-    "diagnostics.transport": ("wasserstein",),
+    "equilibrium": ("gibbs", "spectral_gap", "stationary_states"),
+    "diagnostics.distances": ("wasserstein",),
+    "diagnostics.exact_transport": ("exact_transport", "sinkhorn_divergence"),
+    "diagnostics.sliced": ("sliced_wasserstein",),
+    "diagnostics.convergence": ("converge",),
+    "diagnostics.sampling": ("monte_carlo_floor", "sample_density"),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
+    "diagnostics.entropy": ("particle_entropy", "particle_free_energy"),
+    "diagnostics.log_gas": ("log_partition", "sample_log_gas"),
     "diagnostics.rates": ("fit_rate",),
     "diagnostics.histogram": ("density_histogram",),
     "learning.alignment": ("KernelAlignment",),
     "learning.normalized": ("NormalizedAlignment",),
     "learning.features": ("KernelFeatures",),
+    "learning.feature_kernel": ("feature_kernel",),
     "attention.classifier": ("KernelAttentionClassifier",),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
@@ -64,11 +71,21 @@ if TYPE_CHECKING:
     from meanfield.annealing import Annealing as Annealing
     from meanfield.attention.classifier import KernelAttentionClassifier as KernelAttentionClassifier
     from meanfield.dataset import load as load
+    from meanfield.diagnostics.convergence import converge as converge
+    from meanfield.diagnostics.distances import wasserstein as wasserstein
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
+    from meanfield.diagnostics.entropy import particle_entropy as particle_entropy
+    from meanfield.diagnostics.entropy import particle_free_energy as particle_free_energy
+    from meanfield.diagnostics.exact_transport import exact_transport as exact_transport
+    from meanfield.diagnostics.exact_transport import sinkhorn_divergence as sinkhorn_divergence
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
+    from meanfield.diagnostics.log_gas import log_partition as log_partition
+    from meanfield.diagnostics.log_gas import sample_log_gas as sample_log_gas
     from meanfield.diagnostics.rates import fit_rate as fit_rate
-    from meanfield.diagnostics.transport import wasserstein as wasserstein
+    from meanfield.diagnostics.sampling import monte_carlo_floor as monte_carlo_floor
+    from meanfield.diagnostics.sampling import sample_density as sample_density
+    from meanfield.diagnostics.sliced import sliced_wasserstein as sliced_wasserstein
     from meanfield.domain import Ball as Ball
     from meanfield.domain import Box as Box
     from meanfield.domain import Domain as Domain
@@ -78,6 +95,8 @@ if TYPE_CHECKING:
     from meanfield.domain import Simplex as Simplex
     from meanfield.domain import Torus as Torus
     from meanfield.equilibrium import gibbs as gibbs
+    from meanfield.equilibrium import spectral_gap as spectral_gap
+    from meanfield.equilibrium import stationary_states as stationary_states
     from meanfield.examples import Example as Example
     from meanfield.examples import example as example
     from meanfield.examples import example_names as example_names
@@ -90,6 +109,7 @@ if TYPE_CHECKING:
     from meanfield.interactions import QuadraticPair as QuadraticPair
     from meanfield.interactions import Riesz as Riesz
     from meanfield.learning.alignment import KernelAlignment as KernelAlignment
+    from meanfield.learning.feature_kernel import feature_kernel as feature_kernel
     from meanfield.learning.features import KernelFeatures as KernelFeatures
     from meanfield.learning.normalized import NormalizedAlignment as NormalizedAlignment
     from meanfield.mesh import Grid as Grid

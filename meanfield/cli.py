@@ -1,4 +1,4 @@
-"""The command line: ``meanfield reproduce``, ``meanfield doctor``, ``meanfield data``.
+"""The command line: ``meanfield reproduce``, ``meanfield figures``, ``meanfield doctor``, ``meanfield data``.
 
 Exit status: 0 fine; 1 a run that failed or a check that did not pass; 2 wrong usage (unknown option, bad value, missing or
 unusable file or folder), found before anything is computed; 130 interrupted. Errors are one line on stderr that begins
@@ -94,6 +94,27 @@ def reproduce(
         for claim in outcome.failed:
             typer.echo(f"meanfield: check failed: {claim}", err=True)
         raise typer.Exit(1)
+
+
+@app.command(short_help="Draw the standing figures.")
+def figures(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One figure (default: all).",
+                                               show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer particles: minutes become seconds.")] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where they go.")] = Path("figures"),
+    seed: Annotated[int, typer.Option(min=0, metavar="INT", help="Seed of everything random.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, metavar="INT", help="Threads to use at most (default: all).",
+                                                show_default=False)] = None,
+    debug: Debug = False,
+) -> None:
+    """Draw the standing figures into DIR: PNG, SVG and a JSON file with the numbers for each."""
+    from meanfield.experiments.figures import FIGURES, make_figures
+
+    if name is not None and name not in FIGURES:
+        raise UsageError(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
+    for path in make_figures(out, [name] if name else [], quick=quick, seed=seed, threads=threads,
+                             progress=sys.stderr.isatty()):
+        typer.echo(f"{path}")
 
 
 @app.command(short_help="Say whether this machine is set up right.")

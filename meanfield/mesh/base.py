@@ -178,7 +178,7 @@ class Mesh:
                 raise ValueError("initial must be a function or cell averages on FreeSpace, which has no uniform density, "
                                  f"got {initial!r}")
             return self.flat(), 1.0
-        rho = self._averages(initial) if callable(initial) else _checks.finite_array("initial", initial)
+        rho = self.averages(initial) if callable(initial) else _checks.finite_array("initial", initial)
         if rho.shape != self.shape:
             cells = " x ".join(map(str, self.shape))
             raise ValueError(f"initial must be a name, a function of {', '.join(self.names)} or {cells} cell averages, "
@@ -193,7 +193,7 @@ class Mesh:
             raise ValueError(f"initial must have mass 1 (within {MASS_TOLERANCE:g}), got {mass:.6g}; divide it by its mass")
         return rho / mass, mass
 
-    def _averages(self, function: Callable[..., Array]) -> Array:
+    def averages(self, function: Callable[..., Array]) -> Array:
         node, weight = np.polynomial.legendre.leggauss(_GAUSS)
         # (cell, node) along each axis, then broadcast against each other
         dim = len(self.names)

@@ -1,7 +1,9 @@
 """Dataset -> Axes: every figure of the package in one style. What to use when:
 
 - particles against a density: ``density_with_particles`` (at chosen times), ``spacetime`` (the density over time and x,
-  with paths on top), ``distance_over_time`` (any Wasserstein distance), ``curve_with_points`` (a moment);
+  with paths on top), ``density_image`` (in the plane), ``distance_over_time`` (any Wasserstein distance),
+  ``curve_with_points`` (a moment);
+- a density alone: ``density_lines`` (several times), ``spacetime``, ``density_image``, ``movie`` (GIF or MP4);
 - how fast: ``convergence`` (error against N), ``refinement`` (error against cells);
 - structure: ``free_energy_over_time``;
 - classifiers: ``learning_curve``, ``reliability``, ``bars``;
@@ -24,7 +26,9 @@ from meanfield.plots.dynamics import (
     refinement,
     spacetime,
 )
+from meanfield.plots.fields import density_image, density_lines, movie
 from meanfield.plots.style import save
 
-__all__ = ["bars", "convergence", "curve_with_points", "density_with_particles", "distance_over_time",
-           "free_energy_over_time", "learning_curve", "refinement", "reliability", "save", "spacetime"]
+__all__ = ["bars", "convergence", "curve_with_points", "density_image", "density_lines", "density_with_particles",
+           "distance_over_time", "free_energy_over_time", "learning_curve", "movie", "refinement", "reliability", "save",
+           "spacetime"]

@@ -17,8 +17,8 @@ from meanfield._checks import Array
 from meanfield.diagnostics.rates import Rate, fit_rate
 from meanfield.plots.style import BLACK, BLUE, GREY, SKY, SMALL, TEXT, VERMILION, dress, label_y, legend
 
-__all__ = ["convergence", "curve_with_points", "density_with_particles", "distance_over_time", "free_energy_over_time",
-           "refinement", "spacetime"]
+__all__ = ["at_time", "cell_edges", "convergence", "curve_with_points", "density_with_particles", "distance_over_time",
+           "free_energy_over_time", "refinement", "spacetime"]
 
 
 def density_with_particles(run: xr.Dataset, flow: xr.Dataset, times: Sequence[float], axes: Any, *,
@@ -35,7 +35,7 @@ def density_with_particles(run: xr.Dataset, flow: xr.Dataset, times: Sequence[fl
     edges = np.linspace(low, high, _checks.count("bins", bins) + 1)
     for ax, time in zip(panels, times, strict=True):
         dress(ax)
-        x = _at(run, time)["position"].values
+        x = at_time(run, time)["position"].values
         if x.shape[-1] != 1:
             raise ValueError(f"position must have one component for a histogram, got {x.shape[-1]}")
         x, slack = x.ravel(), 1e-9 * (high - low)  # walls computed from cell centres are off by round-off
@@ -44,7 +44,7 @@ def density_with_particles(run: xr.Dataset, flow: xr.Dataset, times: Sequence[fl
                              f"got {x.min():g} .. {x.max():g}")
         counts, _ = np.histogram(np.clip(x, low, high), edges)
         ax.stairs(counts / (x.size * np.diff(edges)), edges, fill=True, color=SKY, alpha=0.55, label="particles")
-        ax.plot(flow["x"], _at(flow, time)["density"], color=BLUE, label="density")
+        ax.plot(flow["x"], at_time(flow, time)["density"], color=BLUE, label="density")
         ax.set(title=f"t = {time:g}", xlabel="position x (length)", xlim=(low, high))
         ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
         label_y(ax, "density (1 / length)")
@@ -63,7 +63,7 @@ def spacetime(flow: xr.Dataset, ax: Axes, *, run: xr.Dataset | None = None, n_pa
     top, largest = float(np.quantile(density, 0.99)), float(density.max())
     cut = largest > 1.05 * top > 0
     # rasterized: 400 x 100 cells are one picture in an SVG, not 40,000 paths
-    image = ax.pcolormesh(_edges(time), _edges(x), density.T, cmap="Blues", vmin=0, vmax=top if cut else largest,
+    image = ax.pcolormesh(cell_edges(time), cell_edges(x), density.T, cmap="Blues", vmin=0, vmax=top if cut else largest,
                           rasterized=True)
     bar = ax.figure.colorbar(image, ax=ax, extend="max" if cut else "neither")
     bar.set_label("density (1 / length)", fontsize=TEXT)
@@ -135,6 +135,9 @@ def free_energy_over_time(flow: xr.Dataset, ax: Axes, equilibrium: float | None 
         kept = np.isfinite(rate) & ((rate > 0) | (equilibrium is None))
         ax.plot(time[kept], rate[kept], color=VERMILION, linestyle="--", label="dissipation D = -dF/dt")
         ax.set_ylabel("energy; energy / time")
+        if ax.get_yscale() == "log":  # room for the legend: both curves begin at the top
+            low, high = ax.get_ylim()
+            ax.set_ylim(low, high * (high / low) ** 0.3)
         legend(ax)
 
 
@@ -184,18 +187,19 @@ def _minus(value: float) -> str:
     return f"{value:.3f}".replace("-", "−")
 
 
-def _edges(centres: Array) -> Array:
-    """Edges around increasing centres, the ends by reflection."""
+def cell_edges(centres: Array) -> Array:
+    """Edges around increasing cell centres, the ends by reflection."""
     inner = (centres[1:] + centres[:-1]) / 2
     return np.concatenate([[2 * centres[0] - inner[0]], inner, [2 * centres[-1] - inner[-1]]])
 
 
 def _domain(flow: xr.Dataset) -> tuple[float, float]:
-    edges = _edges(flow["x"].values)
+    edges = cell_edges(flow["x"].values)
     return float(edges[0]), float(edges[-1])
 
 
-def _at(data: xr.Dataset, time: float) -> xr.Dataset:
+def at_time(data: xr.Dataset, time: float) -> xr.Dataset:
+    """The saved state nearest to a time, refused if that is further away than half a saving interval."""
     if "time" not in data.dims:
         return data
     saved = data["time"].values

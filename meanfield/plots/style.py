@@ -50,9 +50,9 @@ def label_y(ax: Axes, text: str) -> None:
         ax.set_ylabel(text)
 
 
-def legend(ax: Axes, title: str | None = None) -> None:
+def legend(ax: Axes, title: str | None = None, loc: Any = "best") -> None:
     # no frame, but a ground: where a band fills the Axes the words stay readable
-    ax.legend(fontsize=SMALL, framealpha=0.85, edgecolor="none", facecolor="white", title=title,
+    ax.legend(fontsize=SMALL, framealpha=0.85, edgecolor="none", facecolor="white", title=title, loc=loc,
               title_fontsize=SMALL, alignment="left")
 
 

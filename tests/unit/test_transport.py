@@ -180,8 +180,8 @@ def test_times_are_matched_or_refused():
 def test_wrong_measures_are_named():
     flat = mf.Problem(mf.Box(0, 1, dim=2))
     run = mf.simulate(flat, n_particles=3, dt=0.1, t_end=0.1)
-    with pytest.raises(ValueError, match="exact in one dimension, but a has positions of 2 components"):
-        mf.wasserstein(run, run)
+    with pytest.raises(ValueError, match="must have the same dimension, got 2 and 1"):
+        mf.wasserstein(run, mf.gibbs(PROBLEM, mf.Grid(10)))
     with pytest.raises(ValueError, match="b must be a Dataset with a position or a density, got ndarray"):
         mf.wasserstein(mf.gibbs(PROBLEM, mf.Grid(10)), np.zeros(3))
 
