@@ -1,4 +1,4 @@
-"""Geometries: exact averages of kernels, cut cells, shells, tori and windows, and the structure of solutions on all of them."""
+"""Geometries: exact averages of kernels, cut cells, shells, tori, windows, and the structure of solutions on them."""
 
 from __future__ import annotations
 
@@ -54,11 +54,13 @@ CASES = {
     "torus": (mf.Problem(mf.Torus(TURN, 2), mf.Zero(), (mf.CosinePair(), mf.Riesz(1.2, 0.2)), 3.0), mf.Grid((15, 16)), wave),
     "disc, cut cells": (mf.Problem(mf.Ball(1.2, 2), mf.Quadratic(1.0, (0.2, 0.0)), mf.Log(), 5.0), mf.Grid(25), bump),
     "disc, shells": (mf.Problem(mf.Ball(1.2, 2), mf.Quadratic(), mf.Riesz(0.7), 5.0), mf.Grid(32, radial=True), line_bump),
-    "ball": (mf.Problem(mf.Ball(1.0, 3), mf.Zero(), (mf.Riesz(2.2), mf.GaussianPair(-0.3, 0.4)), 4.0), mf.Grid(24), line_bump),
+    "ball": (mf.Problem(mf.Ball(1.0, 3), mf.Zero(), (mf.Riesz(2.2), mf.GaussianPair(-0.3, 0.4)), 4.0), mf.Grid(24),
+             line_bump),
     "ball in four dimensions": (mf.Problem(mf.Ball(1.0, 4), mf.Zero(), mf.Log(), 4.0), mf.Grid(24), line_bump),
-    "line": (mf.Problem(mf.FreeSpace(1), mf.Quadratic(3.0), mf.Coulomb(1, 0.5), 10.0), mf.Grid(80, window=(-4, 4)), line_bump),
-    "plane": (mf.Problem(mf.FreeSpace(2), mf.Quadratic(3.0), mf.Log(0.5), 10.0), mf.Grid((24, 20), window=((-3, 3), (-2.5, 2.5))),
-              bump),
+    "line": (mf.Problem(mf.FreeSpace(1), mf.Quadratic(3.0), mf.Coulomb(1, 0.5), 10.0), mf.Grid(80, window=(-4, 4)),
+             line_bump),
+    "plane": (mf.Problem(mf.FreeSpace(2), mf.Quadratic(3.0), mf.Log(0.5), 10.0),
+              mf.Grid((24, 20), window=((-3, 3), (-2.5, 2.5))), bump),
     "space, shells": (mf.Problem(mf.FreeSpace(3), mf.Quadratic(3.0), mf.Coulomb(3, 0.2), 10.0), mf.Grid(40, window=(0, 4)),
                       line_bump),
 }
@@ -94,7 +96,8 @@ def test_gibbs_density_is_where_the_flow_rests(name):
 @pytest.mark.parametrize("name", ["torus", "disc, cut cells", "ball", "plane"])
 def test_datasets_round_trip(name, tmp_path):
     problem, grid, function = CASES[name]
-    flow = mf.solve(problem, grid, t_end=0.1, initial=normalised(problem, grid, function), save_at=[0.0, 0.1], tolerance=1e-4)
+    rho = normalised(problem, grid, function)
+    flow = mf.solve(problem, grid, t_end=0.1, initial=rho, save_at=[0.0, 0.1], tolerance=1e-4)
     flow.to_netcdf(tmp_path / "flow.nc")
     assert mf.load(tmp_path / "flow.nc").identical(flow)
     for coordinate in flow.coords.values():
@@ -224,13 +227,13 @@ def test_steps_on_a_ring_against_the_matrix_exponential(m):
     """Two and three cells included, where the neighbours on both sides are the same or all there are."""
 
     class Slope(mf.Potential):
-        formula = "V = sin(x)"
+        formula = "V = 0.1 sin(x)"  # so weak that the flow needs no limiter and is linear
 
         def value(self, positions):
-            return np.sin(positions[..., 0])
+            return 0.1 * np.sin(positions[..., 0])
 
         def gradient(self, positions):
-            return np.cos(positions)
+            return 0.1 * np.cos(positions)
 
     problem = mf.Problem(mf.Torus(3.0, 1), Slope(), inverse_temperature=2.0)
     mesh = mesh_of(problem, mf.Grid(m))
@@ -263,8 +266,8 @@ def test_cut_cells_have_the_area_of_their_inside(cells):
             return max(min(y_edge[j + 1], half) - max(y_edge[j], -half), 0.0)
 
         breaks = [sign * math.sqrt(max(1.69 - y * y, 0.0)) for y in (y_edge[j], y_edge[j + 1]) for sign in (1, -1)]
-        expected = quad(height, x_edge[i], x_edge[i + 1], points=[b for b in breaks if x_edge[i] < b < x_edge[i + 1]] or None,
-                        epsabs=1e-12)[0]
+        breaks = [b for b in breaks if x_edge[i] < b < x_edge[i + 1]]
+        expected = quad(height, x_edge[i], x_edge[i + 1], points=breaks or None, epsabs=1e-12)[0]
         assert mesh.volumes[i, j] == pytest.approx(expected if expected > 1e-6 * area else 0.0, abs=1e-10)
 
 
@@ -408,7 +411,7 @@ def test_free_energy_takes_arrays_and_labels():
 
 def test_a_narrow_window_is_said():
     problem = mf.Problem(mf.FreeSpace(1), mf.Quadratic(), mf.NoInteraction(), 1.0)
-    with pytest.warns(UserWarning, match="the density at the ends of the window amounts to a mass of .*; take a wider window"):
+    with pytest.warns(UserWarning, match="the density at the ends of the window amounts to a mass of .*; take a wider"):
         rest = mf.gibbs(problem, mf.Grid(40, window=(-3, 3)))
     assert rest.attrs["truncation"] == pytest.approx(6 * float(rest["density"][0]), rel=1e-12)
     assert mf.gibbs(problem, mf.Grid(80, window=(-8, 8))).attrs["truncation"] < 1e-10
@@ -432,7 +435,7 @@ def test_what_a_window_hides_is_bounded_by_its_ends():
     (mf.Problem(mf.Box(0, 1, dim=2), mf.Zero(), mf.Riesz(2.0)), mf.Grid(8), "has infinite energy for every density in dim"),
     (mf.Problem(mf.Ball(1, 3), mf.Quadratic(1.0, (0.1, 0, 0))), mf.Grid(8), "a radial grid needs a potential of |x| alone"),
     (mf.Problem(mf.Ball(1, 2), mf.Quadratic(1.0, (0.1, 0))), mf.Grid(8, radial=True), "Grid(cells) without radial=True"),
-    (mf.Problem(mf.Ball(1, 3), mf.Zero(), mf.CosinePair()), mf.Grid(8), "a radial grid needs an interaction of |x - y| alone"),
+    (mf.Problem(mf.Ball(1, 3), mf.Zero(), mf.CosinePair()), mf.Grid(8), "needs an interaction of |x - y| alone"),
     (mf.Problem(mf.Torus(1, 3)), mf.Grid(8), "densities are solved for on an Interval, a Box, Torus or FreeSpace of"),
     (mf.Problem(mf.Simplex(2)), mf.Grid(8), "densities are solved for on an Interval, a Box, Torus or FreeSpace of"),
 ])
