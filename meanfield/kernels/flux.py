@@ -67,24 +67,37 @@ def face_coefficients(drift_potential, temperature, rate_up, rate_down, up, down
     _faces(u[n:], u[:lines], temperature, a[n:], b[n:], f[n:], g[n:])
 
 
+@njit(inline=True)
+def _face_over_source(behind, source, target):  # type: ignore[no-untyped-def]
+    """van Leer's value at the face over that of the cell the mass comes from; 1 in a vacuum."""
+    a, b = source - behind, target - source
+    both = max(a * b, 0.0)
+    slope = both / (a + b)
+    return (source + (slope if both > 0.0 else 0.0) + _TINY) / (source + _TINY)
+
+
 @njit(part=True)
 def _limit(u, v, log_i, log_j, behind, rho_i, rho_j, ahead, inverse, up, down):  # type: ignore[no-untyped-def]
-    for k in range(u.size):
-        z = (v[k] - u[k]) * inverse
-        y = z + log_j[k] - log_i[k] if inverse < math.inf else v[k] - u[k]
-        back = y > 0.0  # mass flows from j to i
-        source, target = (rho_j[k], rho_i[k]) if back else (rho_i[k], rho_j[k])
-        a = source - (ahead[k] if back else behind[k])
-        b = target - source
-        slope = 2.0 * a * b / (a + b) if a * b > 0.0 else 0.0  # van Leer
-        theta = (source + 0.5 * slope + _TINY) / (source + _TINY)
-        if inverse < math.inf:
+    # all is loaded and computed on both sides and then chosen from: branches would keep the loops from vectorising
+    if inverse < math.inf:
+        for k in range(u.size):
+            z = (v[k] - u[k]) * inverse
+            y = z + log_j[k] - log_i[k]
+            i, j, before, after = rho_i[k], rho_j[k], behind[k], ahead[k]
+            back = y > 0.0  # mass flows from j to i
+            along = z if back else -z
+            drift = max(_bernoulli(abs(along)) + max(along, 0.0), _TINY)
             size = abs(y)
-            against = -z if back else z
-            b_flow = _bernoulli(size) + size
-            b_drift = _bernoulli(abs(against)) + max(-against, 0.0)
-            theta = theta * b_flow / max(b_drift, _TINY)
-        theta = min(theta, _MOST)
+            theta = (_bernoulli(size) + size) / drift
+            theta *= _face_over_source(after if back else before, j if back else i, i if back else j)
+            theta = min(theta, _MOST)
+            up[k] *= theta
+            down[k] *= theta
+        return
+    for k in range(u.size):
+        i, j, before, after = rho_i[k], rho_j[k], behind[k], ahead[k]
+        back = v[k] > u[k]
+        theta = min(_face_over_source(after if back else before, j if back else i, i if back else j), _MOST)
         up[k] *= theta
         down[k] *= theta
 
@@ -111,16 +124,18 @@ def limited_coefficients(drift_potential, log_rho, rho, temperature, up, down): 
         _limit(u[first:last], u[2 * lines:end], p[first:last], p[2 * lines:end], r[:last - first], r[first:last],
                r[2 * lines:end], r[3 * lines:], inverse, f[first:last], g[first:last])
     # at a wall there is nothing behind: the slope ahead is taken; on a periodic line, what is across the seam
-    for j in range(lines):
-        closed = f[end + j] + g[end + j] > 0.0
-        for i in (0, m - 2, m - 1):
-            if (i == m - 2 and m == 2) or (i == m - 1 and not closed):
-                continue
-            here, there = i * lines + j, ((i + 1) % m) * lines + j
-            behind = r[(i - 1) % m * lines + j] if i > 0 or closed else 2.0 * r[here] - r[there]
-            ahead = r[(i + 2) % m * lines + j] if i + 2 < m or closed else 2.0 * r[there] - r[here]
-            _limit(u[here:here + 1], u[there:there + 1], p[here:here + 1], p[there:there + 1], np.array([behind]),
-                   r[here:here + 1], r[there:there + 1], np.array([ahead]), inverse, f[here:here + 1], g[here:here + 1])
+    behind, ahead = np.empty(lines), np.empty(lines)
+    for i in (0, m - 2, m - 1):
+        if i == 0 and m == 2:
+            continue  # the same face as m - 2
+        here, there = i * lines, (i + 1) % m * lines
+        for j in range(lines):
+            closed = f[end + j] + g[end + j] > 0.0
+            a, b = r[here + j], r[there + j]
+            behind[j] = r[(i - 1) % m * lines + j] if i > 0 or closed else 2.0 * a - b
+            ahead[j] = r[(i + 2) % m * lines + j] if i + 2 < m or closed else 2.0 * b - a
+        _limit(u[here:here + lines], u[there:there + lines], p[here:here + lines], p[there:there + lines], behind,
+               r[here:here + lines], r[there:there + lines], ahead, inverse, f[here:here + lines], g[here:here + lines])
 
 
 @njit(part=True)
