@@ -40,9 +40,10 @@ from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "fit_threads", "float_to_bits", "kernel",
+__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "compiled", "fit_threads", "float_to_bits", "kernel",
            "multiply_add", "njit", "one_blas_thread", "prange", "thread_count", "thread_id", "wide_vectors", "with_threads"]
 
+compiled = not numba.config.DISABLE_JIT
 prange = numba.prange
 thread_id = numba.get_thread_id
 _OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
