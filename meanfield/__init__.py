@@ -37,6 +37,8 @@ _WHERE = {
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.entropy": ("particle_entropy", "particle_free_energy"),
     "diagnostics.rates": ("fit_rate",),
+    "diagnostics.rate_function": ("rate_function",),
+    "diagnostics.deviations": ("estimate_rate",),
     "diagnostics.histogram": ("density_histogram",),
     "learning.alignment": ("KernelAlignment",),
     "learning.normalized": ("NormalizedAlignment",),
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from meanfield.dataset import load as load
     from meanfield.diagnostics.convergence import converge as converge
     from meanfield.diagnostics.distances import wasserstein as wasserstein
+    from meanfield.diagnostics.deviations import estimate_rate as estimate_rate
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
     from meanfield.diagnostics.entropy import particle_entropy as particle_entropy
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
     from meanfield.diagnostics.exact_transport import exact_transport as exact_transport
     from meanfield.diagnostics.exact_transport import sinkhorn_divergence as sinkhorn_divergence
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
+    from meanfield.diagnostics.rate_function import rate_function as rate_function
     from meanfield.diagnostics.rates import fit_rate as fit_rate
     from meanfield.diagnostics.sampling import monte_carlo_floor as monte_carlo_floor
     from meanfield.diagnostics.sampling import sample_density as sample_density

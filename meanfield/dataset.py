@@ -89,7 +89,7 @@ VARIABLES: dict[str, Declared] = {
     "sup_rate": Declared((), "1", "Slope of log sup_error against log n_particles."),
     "sup_rate_stderr": Declared((), "1", "Standard error of sup_rate."),
     # rate_function, estimate_rate
-    "tilt": Declared(("value", "rung", "statistic"), "1", "theta of the tilted law, proportional to exp(theta N mean f) times "
+    "tilt": Declared(("value", "statistic"), "1", "theta of the tilted law, proportional to exp(theta N mean f) times "
                      "the law at rest."),
     "log_probability": Declared(("value",), "1", "log P(mean of the statistic >= a), or <= a where a is below its typical "
                                 "value."),
@@ -98,8 +98,10 @@ VARIABLES: dict[str, Declared] = {
                                         "events."),
     "counted_log_probability_stderr": Declared(("value",), "1", "Standard error of counted_log_probability."),
     "upper_tail": Declared(("value",), "1", "Whether the probability is of at least a (otherwise of at most a)."),
+    "rung_tilt": Declared(("rung",), "1", "theta of a rung."),
     "rung_mean": Declared(("rung",), "1", "Mean of the statistic under the tilted law of a rung."),
     "cumulant": Declared(("rung",), "1", "Lambda_N(tilt) = log E exp(tilt N mean f) / N."),
+    "cumulant_stderr": Declared(("rung",), "1", "Standard error of cumulant."),
     "effective_samples": Declared(("rung",), "1", "Independent samples that a rung's are worth, by their autocorrelation."),
     "overlap": Declared(("rung",), "1", "Overlap of a rung's law with the next outer one's, between 0 and 1."),
     "acceptance": Declared(("rung",), "1", "Share of accepted proposals."),
