@@ -61,7 +61,7 @@ class _Rung:
 
 
 def estimate_rate(problem: Problem, statistic: Statistic, values: Any, *, n_particles: int, seed: int = 0, n_runs: int = 16,
-                  effective_samples: int = 400, max_steps: int = 200_000, spacing: float = 1.2,
+                  effective_samples: int = 400, max_steps: int = 50_000, spacing: float = 1.2,
                   gradient: Callable[[Array], Array] | None = None, initial: str | Array = "uniform",
                   threads: int | None = None, progress: bool = False) -> xr.Dataset:
     """Probabilities of large deviations of the mean of ``statistic`` over N particles at rest, with standard errors.

@@ -87,17 +87,9 @@ class TiltedStates:
         above = [s for s in states if s.mean[0] >= value]
         if not below or not above:
             sign = 1.0 if not above else -1.0
-            outermost = states[-1] if sign > 0 else states[0]
-            step = 0.5 / max(float(self.scale[0]), 1e-300)
-            while (outermost.mean[0] - value) * sign < 0:
-                theta = float(outermost.theta[0]) + sign * step
-                if step * self.scale[0] > _LARGEST_TILT:
-                    raise ArithmeticError(f"value {value:g} needs a tilt beyond {theta:.3g} on this grid, whose cells do not "
-                                          "resolve densities that narrow; take more cells or a value further inside")
-                (below if sign > 0 else above).append(outermost)
-                outermost = self(np.array([theta]))
-                step *= 2.0
-            (above if sign > 0 else below).append(outermost)
+            known = self._outwards(states[-1] if sign > 0 else states[0], value, sign)
+            (below if sign > 0 else above).extend(known[:-1])
+            (above if sign > 0 else below).append(known[-1])
         low = max((float(s.theta[0]) for s in below))
         high = min((float(s.theta[0]) for s in above if s.theta[0] >= low), default=low)
         if high > low:
@@ -107,6 +99,30 @@ class TiltedStates:
         if not abs(found.mean[0] - value) <= 1e-6 * max(float(self.scale[0]), 1e-12 * abs(value)):
             raise ArithmeticError(f"no tilt gives the mean {value:g}: it jumps over it at a tilt of {low:.6g}, as where the "
                                   "rest state is not unique and the rate function not convex")
+        return found
+
+
+    def _outwards(self, now: TiltedState, value: float, sign: float) -> list[TiltedState]:
+        """States from the outermost one on until the mean has passed ``value``."""
+        found, unit = [now], max(float(self.scale[0]), 1e-300)
+        step, slope = 0.5 / unit, 0.0
+        while (now.mean[0] - value) * sign < 0:
+            theta = float(now.theta[0])
+            if abs(theta) * unit > _LARGEST_TILT:
+                raise ArithmeticError(f"value {value:g} needs a tilt beyond {theta:.3g} on this grid, whose cells do not "
+                                      "resolve densities that narrow; take more cells or a value further inside")
+            if slope > 0:  # past the value by the secant, with something to spare
+                step = min(step, 1.2 * abs(value - float(now.mean[0])) / slope + 1e-3 * step)
+            try:
+                following = self(np.array([theta + sign * step]))
+            except ArithmeticError:  # a tilt that leaves no rest state on this grid is too far
+                step *= 0.25
+                if step * unit < 1e-3:
+                    raise
+                continue
+            slope = float(following.mean[0] - now.mean[0]) * sign / step
+            now, step = following, 2.0 * step
+            found.append(now)
         return found
 
 
@@ -122,9 +138,9 @@ def rate_function(problem: Problem, statistic: Statistic, values: Any, grid: Gri
         statistic: f, maps positions (..., component) to (...); unbounded at a wall is fine (log x on [0, 1]).
         values: means a, one number or an array. Outside the range of f: rate inf.
         grid: of the densities.
-        function: of several means: ``statistic`` then maps to (..., m) and I(a) is the least rate with
-            function(int f rho) = a, at least a local minimum: minimisation starts from the tilts along the gradient of
-            ``function`` at rest, both ways.
+        function: a smooth G of several means: ``statistic`` then maps to (..., m), and I(a) is the rate of the stationary
+            density with G(int f rho) = a on the branch that is followed from rest outwards: the least one as long as no
+            other branch undercuts it, which is not looked for.
 
     Returns a Dataset over ``value``: ``rate``, ``tilt`` (theta; over ``statistic`` too with ``function``) and the optimal
     ``density`` over value and cells, nan where the rate is inf.
