@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
-import json
-import platform
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from timing import medians, report
 
 import meanfield as mf
 from meanfield._numba import with_threads
@@ -69,19 +66,6 @@ def errors(s: float, x: np.ndarray, result: np.ndarray) -> dict[str, float]:
         worst = max(worst, error / float(np.sqrt(np.square(pair).sum(axis=1)).sum()))
         square, size = square + error**2, size + float(np.square(exact).sum())
     return {"worst_error": worst, "rms_error": (square / size) ** 0.5}
-
-
-def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median CPU seconds of each call, one after the other in each round."""
-    for call in calls.values():
-        call()
-    spent: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            start = time.process_time()
-            call()
-            spent[name].append(time.process_time() - start)
-    return {name: float(np.median(values)) for name, values in spent.items()}
 
 
 def peers(x: np.ndarray, accuracy: float) -> dict[str, Callable[[], np.ndarray]]:
@@ -191,14 +175,7 @@ def main() -> None:
         peaks = {} if arguments.quick else {f"{dim}-D": memory(dim, 1e-12 if dim == 1 else 1e-10) for dim in (1, 2)}
     for name, value in peaks.items():
         print(f"peak memory {name}, N = 1e6: {value:.2f} GiB")
-    if arguments.out:
-        versions = {"python": platform.python_version(), "machine": platform.machine()}
-        for package in ("numpy", "numba", "pyfmmlib", "fmm3dpy"):
-            try:
-                versions[package] = importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-        arguments.out.write_text(json.dumps({"versions": versions, "rows": rows, "peak_memory_gib": peaks}, indent=1))
+    report(arguments.out, rows=rows, peak_memory_gib=peaks)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ _WHERE = {
     "particles": ("simulate",),
     "examples": ("Example", "example", "example_names"),
     "pde": ("solve",),
-    "equilibrium": ("gibbs",),
+    "equilibrium": ("gibbs", "spectral_gap", "stationary_states"),
     "diagnostics.distances": ("wasserstein",),
     "diagnostics.exact_transport": ("exact_transport", "sinkhorn_divergence"),
     "diagnostics.sliced": ("sliced_wasserstein",),
@@ -36,6 +36,7 @@ _WHERE = {
     "diagnostics.sampling": ("monte_carlo_floor", "sample_density"),
     "diagnostics.energy": ("free_energy", "hamiltonian"),
     "diagnostics.entropy": ("particle_entropy", "particle_free_energy"),
+    "diagnostics.log_gas": ("log_partition", "sample_log_gas"),
     "diagnostics.rates": ("fit_rate",),
     "diagnostics.rate_function": ("rate_function",),
     "diagnostics.deviations": ("estimate_rate",),
@@ -43,6 +44,7 @@ _WHERE = {
     "learning.alignment": ("KernelAlignment",),
     "learning.normalized": ("NormalizedAlignment",),
     "learning.features": ("KernelFeatures",),
+    "learning.feature_kernel": ("feature_kernel",),
     "attention.classifier": ("KernelAttentionClassifier",),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
@@ -81,6 +83,8 @@ if TYPE_CHECKING:
     from meanfield.diagnostics.exact_transport import exact_transport as exact_transport
     from meanfield.diagnostics.exact_transport import sinkhorn_divergence as sinkhorn_divergence
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
+    from meanfield.diagnostics.log_gas import log_partition as log_partition
+    from meanfield.diagnostics.log_gas import sample_log_gas as sample_log_gas
     from meanfield.diagnostics.rate_function import rate_function as rate_function
     from meanfield.diagnostics.rates import fit_rate as fit_rate
     from meanfield.diagnostics.sampling import monte_carlo_floor as monte_carlo_floor
@@ -95,6 +99,8 @@ if TYPE_CHECKING:
     from meanfield.domain import Simplex as Simplex
     from meanfield.domain import Torus as Torus
     from meanfield.equilibrium import gibbs as gibbs
+    from meanfield.equilibrium import spectral_gap as spectral_gap
+    from meanfield.equilibrium import stationary_states as stationary_states
     from meanfield.examples import Example as Example
     from meanfield.examples import example as example
     from meanfield.examples import example_names as example_names
@@ -107,6 +113,7 @@ if TYPE_CHECKING:
     from meanfield.interactions import QuadraticPair as QuadraticPair
     from meanfield.interactions import Riesz as Riesz
     from meanfield.learning.alignment import KernelAlignment as KernelAlignment
+    from meanfield.learning.feature_kernel import feature_kernel as feature_kernel
     from meanfield.learning.features import KernelFeatures as KernelFeatures
     from meanfield.learning.normalized import NormalizedAlignment as NormalizedAlignment
     from meanfield.mesh import Grid as Grid

@@ -10,8 +10,10 @@ stale machine code. Ours is keyed by one digest of every source that can be comp
 (a read-only install works) or, where that cannot be written, in a temporary folder.
 
 Threads: Python threads may call at the same time (Numba's "workqueue" layer would abort the process, so under it calls
-take turns), and worker processes may be spawned. Fork is another matter: GNU OpenMP kills, or hangs, a child that was
-forked after its parent had used threads, so in such a child ``with_threads`` raises instead.
+take turns), and worker processes may be spawned. A call from a thread that is not the main one, or in a process that
+``multiprocessing`` started, takes one thread unless it is told a number: whoever started the workers has the cores.
+Fork is another matter: GNU OpenMP kills, or hangs, a child that was forked after its parent had used threads, so in such
+a child ``with_threads`` raises instead.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import linecache
+import multiprocessing
 import os
 import struct
 import tempfile
@@ -30,17 +33,18 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import caching, sigutils
+from numba.core import caching, cgutils, sigutils
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "fit_threads", "float_to_bits", "kernel", "njit",
-           "one_blas_thread", "prange", "thread_count", "wide_vectors", "with_threads"]
+__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "fit_threads", "float_to_bits", "kernel",
+           "multiply_add", "njit", "one_blas_thread", "prange", "thread_count", "thread_id", "wide_vectors", "with_threads"]
 
 prange = numba.prange
+thread_id = numba.get_thread_id
 _OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
 
 
@@ -160,6 +164,10 @@ if numba.config.DISABLE_JIT:
     def wide_vectors() -> None:
         """Nothing to widen."""
 
+    def multiply_add(a: float, b: float, c: float) -> float:
+        """a b + c."""
+        return a * b + c
+
     def float_to_bits(x: float) -> int:
         """The float64 x read as an int64."""
         return int(struct.unpack("<q", struct.pack("<d", x))[0])
@@ -200,6 +208,22 @@ else:
 
         return numba.types.void(), codegen
 
+    @intrinsic  # type: ignore[untyped-decorator]
+    def multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+        """a b + c in one instruction where there is one.
+
+        Where a product is used twice, LLVM computes it once and adds it twice: 53 operations a turn instead of 45 in the
+        pair loop of the plane (measured: 4.5 against 4.9 billion pairs a second).
+        """
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            number = ir.DoubleType()
+            kind = ir.FunctionType(number, [number] * 3)
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fmuladd.f64")
+            return builder.call(function, args, fastmath=sorted(_OPTIONS["fastmath"]))
+
+        return numba.float64(numba.float64, numba.float64, numba.float64), codegen
+
     def _cast(source: Any, target: Any, register: Any) -> Any:
         def cast(typingctx: Any, x: Any) -> Any:
             def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -219,9 +243,10 @@ def active_threads() -> int:
 
 
 def thread_count(requested: int | None) -> int:
-    """The number of threads a call will use: ``requested``, or all that Numba was started with."""
+    """The number of threads a call will use: ``requested``, or all that Numba was started with (one in a worker)."""
     if requested is None:
-        return int(numba.config.NUMBA_NUM_THREADS)
+        worker = threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None
+        return 1 if worker else int(numba.config.NUMBA_NUM_THREADS)
     return min(_checks.count("threads", requested), int(numba.config.NUMBA_NUM_THREADS))
 
 

@@ -9,14 +9,16 @@ Counter: (component pair, particle, run, step). Key: from (seed, stream) by NumP
 
 from __future__ import annotations
 
+import hashlib
 import math
+import threading
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meanfield._numba import njit, prange
 
-__all__ = ["NOISE", "bridge_normals", "generator", "normals", "philox_key"]
+__all__ = ["NOISE", "bridge_normals", "generator", "normals", "philox_key", "remember_ends", "replayed_runs"]
 
 # Streams: what a number is for. Kept apart in the key, so one seed serves all of them.
 NOISE, INITIAL, MINIBATCH, PHASES, WEIGHTS, SHUFFLE, DROPOUT, BRIDGE, ACCEPT = range(9)
@@ -96,3 +98,31 @@ def bridge_normals(key, runs, nodes, step, out):  # type: ignore[no-untyped-def]
             out[run, particle, 2 * pair] = x
             if 2 * pair + 1 < dim:
                 out[run, particle, 2 * pair + 1] = y
+
+
+# Where the runs of this process ended, (seed, run, digest of the positions), oldest first. A new run from such an end with
+# the same seed would see the noise that led there once more.
+_ends: dict[tuple[int, int, bytes], None] = {}
+_MOST_ENDS = 1 << 16
+_ends_lock = threading.Lock()
+
+
+def _end(seed: int, run: int, x: NDArray[np.float64]) -> tuple[int, int, bytes]:
+    return seed, run, hashlib.blake2b(x.tobytes(), digest_size=16).digest()
+
+
+def remember_ends(seed: int, start: NDArray[np.float64], end: NDArray[np.float64]) -> None:
+    """Note where runs that used the noise of this seed ended; arrays over (run, particle, component)."""
+    # a run that stayed where it was ends at its own start, from which it may be repeated
+    new = [_end(seed, run, end[run]) for run in range(len(end)) if not np.array_equal(start[run], end[run])]
+    with _ends_lock:
+        _ends.update(dict.fromkeys(new))
+        if len(_ends) > 2 * _MOST_ENDS:
+            for old in list(_ends)[:-_MOST_ENDS]:
+                del _ends[old]
+
+
+def replayed_runs(seed: int, start: NDArray[np.float64]) -> list[int]:
+    """The runs among those with these starts that would see noise which their start already depends on."""
+    with _ends_lock:
+        return [run for run in range(len(start)) if _end(seed, run, start[run]) in _ends]

@@ -105,7 +105,7 @@ class Adaptive:
         diameter = self.problem.domain.diameter
         if math.isinf(self.scale):  # no kernel with a length of its own
             return np.full(x.shape[:2], diameter)
-        return np.minimum(np.maximum(nearest_distances(x), self.scale), diameter)
+        return np.minimum(np.maximum(nearest_distances(x, self.problem.domain.period), self.scale), diameter)
 
     def _refuse(self, runs: NDArray[np.intp], reach: Array, limit: Array, finest: NDArray[np.bool_], step: int) -> None:
         bad = ~np.isfinite(reach) | (finest[:, None] & ~(reach <= limit))

@@ -1,7 +1,7 @@
 """Checkpoints: one npz file with everything the next step needs, written whole or not at all.
 
-The file holds a schema version, the call's settings and the arrays. It is read without unpickling, and a file made under
-other settings is refused with the name of the first setting that differs.
+The file holds a schema version, the versions of the libraries, the call's settings and the arrays. It is read without
+unpickling, and a file made under other settings is refused with the name of the first setting that differs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from meanfield._checks import Array
+from meanfield.dataset import versions
 from meanfield.problem import config
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "stored_settings"]
 
 SCHEMA = 1
 _SECONDS_BETWEEN = 30.0
@@ -40,23 +41,14 @@ class Checkpoint:
         """Whether there is something to go on from."""
         return self.path.exists()
 
-    def read(self, n_steps: int) -> tuple[int, dict[str, Array]]:
-        """The step reached and the arrays. Raises ValueError if the file is foreign, damaged or already beyond."""
-        try:
-            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                state = {name: file[name] for name in file.files}
-            schema, step = int(state.pop("schema")), int(state.pop("step"))
-            stored = json.loads(str(state.pop("settings")))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{self.path} is not a readable checkpoint ({type(error).__name__}); "
-                             "delete it to start anew") from None
-        if schema != SCHEMA:
-            raise ValueError(f"checkpoint {self.path} has schema {schema}, this version reads {SCHEMA}")
+    def read(self, n_steps: int | None = None) -> tuple[int, dict[str, Array]]:
+        """The step reached and the arrays. Raises ValueError if the file is foreign, damaged or beyond ``n_steps``."""
+        step, stored, state = _read(self.path)
         for name in sorted(set(stored) | set(self.settings)):
             if stored.get(name) != self.settings.get(name):
                 raise ValueError(f"checkpoint {self.path} was made with {name}={stored.get(name)!r}, this call has "
                                  f"{self.settings.get(name)!r}; use another file or the same settings")
-        if step > n_steps:
+        if n_steps is not None and step > n_steps:
             raise ValueError(f"checkpoint {self.path} is at step {step}, beyond this call's {n_steps}")
         return step, state
 
@@ -70,7 +62,8 @@ class Checkpoint:
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, schema=SCHEMA, step=step, settings=json.dumps(self.settings), **state)  # type: ignore[arg-type]
+                np.savez(file, schema=SCHEMA, step=step, settings=json.dumps(self.settings),
+                         versions=json.dumps(versions()), **state)  # type: ignore[arg-type]
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(name, self.path)
@@ -78,3 +71,25 @@ class Checkpoint:
             Path(name).unlink(missing_ok=True)
             raise
         self._last = time.monotonic()
+
+
+def stored_settings(path: str | os.PathLike[str] | None) -> dict[str, Any]:
+    """The settings of the call that made the file; none where there is no file yet."""
+    return _read(Path(path), arrays=False)[1] if path is not None and Path(path).is_file() else {}
+
+
+def _read(path: Path, arrays: bool = True) -> tuple[int, dict[str, Any], dict[str, Array]]:
+    """Step, settings and, if they are asked for, the arrays of a checkpoint. Raises ValueError if it is none."""
+    head = ("schema", "step", "settings", "versions")
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            schema, step, settings = int(file["schema"]), int(file["step"]), json.loads(str(file["settings"]))
+            state = {name: file[name] for name in file.files if name not in head} if arrays else {}
+        if not isinstance(settings, dict):
+            raise ValueError("settings are a dictionary")
+    # TypeError: the single array of an npy file is no archive
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a readable checkpoint ({type(error).__name__}); delete it to start anew") from None
+    if schema != SCHEMA:
+        raise ValueError(f"checkpoint {path} has schema {schema}, this version reads {SCHEMA}")
+    return step, settings, state

@@ -54,7 +54,7 @@ class Flow:
         fresh = np.isnan(h)
         if fresh.any():
             speed = np.sqrt(np.square(velocity[fresh]).sum(axis=-1)).max(axis=-1)
-            gap = np.minimum(nearest_distances(x[fresh]).min(axis=-1), size[fresh])
+            gap = np.minimum(nearest_distances(x[fresh], self.problem.domain.period).min(axis=-1), size[fresh])
             h[fresh] = np.minimum(self.plan.dt, 0.1 * gap / np.maximum(speed, 1e-300))
         while (runs := np.flatnonzero(left > 0)).size:
             fit_threads(runs.size * x.shape[1] ** 2, self.threads)

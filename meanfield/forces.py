@@ -74,8 +74,8 @@ def energy_magnitude(problem: Problem, x: Array) -> Array:
     return size
 
 
-def nearest_distances(x: Array) -> Array:
-    """Distance of each particle to the nearest other one, shape (run, particle)."""
+def nearest_distances(x: Array, period: float | None = None) -> Array:
+    """Distance of each particle to the nearest other one (on a torus, its nearest image), shape (run, particle)."""
     out = np.empty(x.shape[:2])
-    nearest_squared(x, out)
+    nearest_squared(x, period or 0.0, out)
     return np.sqrt(out)

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +32,8 @@ from meanfield._checks import Array
 from meanfield._numba import fit_threads, thread_count, with_threads
 from meanfield.adaptive import Adaptive, finest_core_dt
 from meanfield.annealing import Annealing
-from meanfield.checkpoint import Checkpoint
+from meanfield.checkpoint import Checkpoint, stored_settings
+from meanfield.dataset import remember_end
 from meanfield.flow import Flow
 from meanfield.forces import core_radius
 from meanfield.metropolis import Metropolis
@@ -47,8 +50,9 @@ _EXTRA = {"adaptive": ("n_substeps",), "flow": ("n_substeps",), "metropolis": ("
 
 
 def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_runs: int = 1,
-             initial: str | Array = "uniform", scheme: str = "projected", save_every: int | None = None, seed: int = 0,
-             threads: int | None = None, progress: bool = False, checkpoint: str | os.PathLike[str] | None = None,
+             initial: str | Array = "uniform", scheme: str = "projected", save_every: int | None = None,
+             seed: int | None = 0, threads: int | None = None, progress: bool = False,
+             checkpoint: str | os.PathLike[str] | None = None,
              annealing: Annealing | Callable[[float], float] | None = None, noise_refinement: int = 1,
              method: str = "auto", accuracy: float = 1e-12) -> xr.Dataset:
     """Simulate ``n_runs`` independent systems of ``n_particles`` particles up to ``t_end``.
@@ -60,15 +64,18 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         t_end: final time.
         n_runs: independent realisations, computed side by side.
         initial: "uniform" (independent uniform points; those of particle k do not depend on N), or positions over
-            (particle, component), shared by all runs, or (run, particle, component).
+            (particle, component), shared by all runs, or (run, particle, component); a DataArray is read by the names of
+            its dims.
         scheme: "projected", "reflected", "tamed", "adaptive", "flow" or "metropolis" (see the module).
-        save_every: steps between saved states (default: about 100 saved states); the first and last are always saved.
-        seed: every number is a function of (problem, arguments, seed), bit for bit, whatever ``threads`` says.
-        threads: threads to use at most (default: all); small systems use one.
+        save_every: steps between saved states (default: that of the checkpoint that the run goes on from, or about 100 saved
+            states); the first and last are always saved.
+        seed: every number is a function of (problem, arguments, seed), bit for bit, whatever ``threads`` says. None takes a
+            fresh seed, or that of the checkpoint; the seed that was used is in the attribute ``config``. A new run that
+            starts where a run with the same seed ended would see its noise again, about which a warning is given.
+        threads: threads to use at most (default: all, but one in worker threads and processes); small systems use one.
         progress: show a progress bar with rate and time left.
         checkpoint: a file written now and then and at the end. If it holds the same problem, seed and dt, the run goes on
             from there to ``t_end`` and gives the numbers of an uninterrupted run; if it holds another, it is refused.
-            Give ``save_every`` where ``t_end`` may grow later: its default depends on ``t_end``.
         annealing: beta as a function of time, in force instead of ``problem.inverse_temperature`` and read at the start of
             each step: an ``Annealing`` or any function t -> beta (named in the Dataset, not stored).
         noise_refinement: m: each step uses the sum of the m increments that a run with dt / m and the same seed uses, so
@@ -97,10 +104,12 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     Source: Algorithm 1 of arXiv:2607.23869; reflection: Bossy, Gobet, Talay (2004); taming: Hutzenthaler, Jentzen, Kloeden
     (2012) with L a tenth of the domain's diameter (1 on an unbounded one); Metropolis: Roberts, Tweedie (1996).
     """
-    plan = make_plan(n_particles, dt, t_end, n_runs, save_every, method, accuracy)
+    stored = stored_settings(checkpoint)  # what this call leaves open goes on as it was
+    plan = make_plan(n_particles, dt, t_end, n_runs, stored.get("save_every") if save_every is None else save_every, method,
+                     accuracy)
     threads = thread_count(threads)
     _checks.choice("scheme", scheme, SCHEMES)
-    seed = _checks.seed_int(seed)
+    seed = _checks.seed_int(stored.get("seed", secrets.randbits(64)) if seed is None else seed)
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     refinement = _checks.count("noise_refinement", noise_refinement)
@@ -108,7 +117,12 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
         raise ValueError(f"noise streams have 2^32 steps, got {plan.n_steps} steps of {refinement} increments")
     refuse_too_large(plan, problem.dim, _WORKING_STATES[scheme])
     beta = _schedule(problem, plan, scheme, annealing)
+    if not isinstance(initial, str):
+        initial = _by_name(initial)
     x = _initial_positions(problem, initial, plan, seed)
+    if not isinstance(initial, str) and np.isfinite(beta).any() and (again := _rng.replayed_runs(seed, x)):
+        warnings.warn(f"initial is where run {again[0]} of an earlier call with seed={seed} ended, so that it would see the "
+                      "same noise once more; take another seed, or a checkpoint to go on", stacklevel=2)
     settings = {"problem": problem, "n_particles": plan.n_particles, "dt": plan.dt, "n_runs": plan.n_runs,
                 "initial": initial, "scheme": scheme, "save_every": plan.save_every, "seed": seed,
                 "annealing": annealing if annealing is None or isinstance(annealing, Annealing)
@@ -154,6 +168,7 @@ def simulate(problem: Problem, *, n_particles: int, dt: float, t_end: float, n_r
     cores = [core_radius(law, plan.n_particles, core_dt) for law in problem.laws]
     result.attrs["core_radius"] = np.array(cores or [0.0])
     pairs = advance.drift.pairs
+    remember_end(result)
     return result.assign_attrs(pair_method=pairs.method, pair_error=np.array(pairs.errors or [0.0]))
 
 
@@ -186,6 +201,18 @@ def _stepper(problem: Problem, plan: Plan, scheme: str, seed: int, beta: Array, 
     if scheme == "adaptive":
         return Adaptive(problem, plan, beta, seed, noise, threads)
     return Euler(problem, plan, scheme, beta, noise)
+
+
+def _by_name(initial: Any) -> Any:
+    """The numbers of a DataArray in the order (run, particle, component), whatever the order of its dims."""
+    if not isinstance(initial, xr.DataArray):
+        return initial
+    known = {"run", "particle", "component"} & set(initial.dims)
+    if not known:
+        return initial.values
+    if not {"particle", "component"} <= known == set(initial.dims):
+        raise ValueError(f"initial must be over (particle, component) or (run, particle, component), got {initial.dims}")
+    return initial.transpose("run", "particle", "component", missing_dims="ignore").values
 
 
 def _initial_positions(problem: Problem, initial: str | Array, plan: Plan, seed: int) -> Array:

@@ -20,17 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from meanfield._numba import bits_to_float, float_to_bits, kernel, wide_vectors
+from meanfield._numba import bits_to_float, float_to_bits, kernel, multiply_add, wide_vectors
 from meanfield.kernels.pair_weights import Weight
 
-__all__ = ["FLAT", "energies_of_rows", "expand", "forces_between_blocks"]
+__all__ = ["FLAT", "LANES", "NAMES", "energies_of_rows", "expand", "forces_across_runs", "forces_between_blocks"]
 
 TARGETS = 4
 FLAT = 4  # components that are unrolled
 STRETCH = 512
+LANES = 32  # runs side by side
 WIDTH = 8  # float64 in a 512-bit register; blocks start at multiples of it
-_NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
-          "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH}
+NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
+         "multiply_add": multiply_add, "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH, "LANES": LANES}
 
 _FORCES = """
 def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
@@ -51,15 +52,46 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
                 q$u = soft + SUM$a{d$u$a * d$u$a}
                 q$u = q$u if q$u > floor else floor
                 WEIGHTS
-                s$u$a += w$u * d$u$a
-                push$a[j] -= SUM$u{w$u * d$u$a}
+                s$u$a = multiply_add(w$u, d$u$a, s$u$a)
+                push$a[j] = multiply_add(-w0, d0$a, multiply_add(-w1, d1$a, push$a[j]))
+                push$a[j] = multiply_add(-w2, d2$a, multiply_add(-w3, d3$a, push$a[j]))
         for u in range(min(4, i1 - i)):
             f[$a, i + u] += (s0$a, s1$a, s2$a, s3$a)[u]
 """
 
+# Few particles, many runs: eight runs side by side in a register instead of eight partners. z holds (particle, positions
+# then forces, component, run) with LANES runs in a row, of which the first ``lanes`` are computed; the four targets of a
+# sweep meet all later particles, also one another, where ``live`` leaves out the pairs that are not later.
+_FORCES_ACROSS = """
+def {name}(z, n, lanes, power, soft, floor):
+    wide_vectors()
+    size = {dim} * LANES
+    work = np.empty(8 * {dim} * LANES)
+    for i in range(0, n, 4):
+        for u in range(4):
+            k = min(i + u, n - 1)
+            for r in range(size):
+                work[u * size + r] = 0.0
+                work[(4 + u) * size + r] = z[2 * k * size + r]
+        for k in range(i + 1, n):
+            live$u = 1.0 if i + $u < k else 0.0
+            row = z[2 * k * size:2 * (k + 1) * size]
+            for r in range(lanes):
+                d$u$a = work[((4 + $u) * {dim} + $a) * LANES + r] - row[$a * LANES + r]
+                q$u = soft + SUM$a{d$u$a * d$u$a}
+                q$u = q$u if q$u > floor else floor
+                WEIGHTS
+                w$u = live$u * w$u
+                work[($u * {dim} + $a) * LANES + r] += w$u * d$u$a
+                push$a = multiply_add(-w0, d0$a, multiply_add(-w1, d1$a, row[({dim} + $a) * LANES + r]))
+                row[({dim} + $a) * LANES + r] = multiply_add(-w2, d2$a, multiply_add(-w3, d3$a, push$a))
+        for u in range(min(4, n - i)):
+            for r in range(size):
+                z[(2 * (i + u) + 1) * size + r] += work[u * size + r]
+"""
+
 # More than four components do not fit into registers: squared distances of four targets to a stretch of partners first,
-# then their weights, then the forces, component by component. (The matrix-product form x^2 + y^2 - 2 x y has fewer
-# operations but loses all digits of close pairs, and Newton's third law makes up for it.)
+# then their weights, then the forces, component by component. Large clouds of many components: ``product_pairs``.
 _SQUARED_DISTANCES = """
 r$u = work[$u, :stop - start]
 for j in range(stop - start):
@@ -97,8 +129,9 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
                     s$u$b = 0.0
                     for j in range(stop - start):
                         d$u$b = x$u$b - row$b[j]
-                        s$u$b += r$u[j] * d$u$b
-                        push$b[j] -= SUM$u{r$u[j] * d$u$b}
+                        s$u$b = multiply_add(r$u[j], d$u$b, s$u$b)
+                        push$b[j] = multiply_add(-r0[j], d0$b, multiply_add(-r1[j], d1$b, push$b[j]))
+                        push$b[j] = multiply_add(-r2[j], d2$b, multiply_add(-r3[j], d3$b, push$b[j]))
                     for u in range(min(4, i1 - i)):
                         f[a + $b, i + u] += (s0$b, s1$b, s2$b, s3$b)[u]
 """
@@ -198,11 +231,12 @@ def _build(kind: str, weight: Weight, dim: int, safe: bool) -> Any:
     source = (template if dim <= FLAT else tall).replace("{name}", name).replace("{dim}", str(dim))
     source = expand(source, {"SQUARED_DISTANCES": _SQUARED_DISTANCES, "WEIGHTS": weight.safe if safe else weight.fast},
                     {"u": TARGETS, "a": dim, "b": 2, "c": 4})
-    return kernel(name, source, _NAMES | {"joint": weight.joint and not safe}, arguments)
+    return kernel(name, source, NAMES | {"joint": weight.joint and not safe}, arguments)
 
 
 _COLUMNS = "float64[:, ::1]"
 _KINDS = {
+    "across": (_FORCES_ACROSS, "", "float64[::1], int64, int64, float64, float64, float64"),
     "forces": (_FORCES, _FORCES_TALL, f"{_COLUMNS}, {_COLUMNS}, int64, int64, int64, int64, float64, float64, float64"),
     "energies": (_ENERGIES, _ENERGIES_TALL,
                  f"{_COLUMNS}, int64, int64, float64, float64, float64, float64[::1], float64[::1]"),
@@ -217,6 +251,14 @@ def forces_between_blocks(weight: Weight, dim: int, safe: bool) -> Any:
     pair at q = max(soft + d^2, floor) feels w(q) d.
     """
     return _build("forces", weight, dim, safe)
+
+
+def forces_across_runs(weight: Weight, dim: int) -> Any:
+    """Kernel (z, n, lanes, power, soft, floor): the forces of LANES runs at once, for dim <= FLAT and ordinary distances.
+
+    z is (particle, 2, component, LANES) in a row: positions, and forces to be added to; ``lanes`` is a multiple of eight.
+    """
+    return _build("across", weight, dim, False)
 
 
 def energies_of_rows(weight: Weight, dim: int, safe: bool) -> Any:

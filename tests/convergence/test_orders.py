@@ -42,13 +42,12 @@ def test_solve_is_second_order_in_time():
     mesh = mesh_of(problem, mf.Grid(200))
     rho, _ = mesh.density(lambda x: (0.7 * np.exp(-((x + 1) ** 2) / 0.18) + 0.3 * np.exp(-((x - 1) ** 2) / 0.18))
                           / np.sqrt(0.18 * np.pi))
-    stepper = Stepper(mesh, 1.0)
 
     def advance(n):
-        state = rho
+        stepper = Stepper(mesh, 1.0, rho)
         for _ in range(n):
-            state = stepper._step(state, 0.5 / n)
-        return state
+            stepper.step(0.5 / n)
+        return stepper.density
 
     reference = advance(5120)
     n = np.array([40, 80, 160, 320])

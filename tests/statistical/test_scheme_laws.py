@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -79,6 +80,20 @@ def test_bug_47_cold_log_gas_rests_on_fekete_points(n, points):
     problem = mf.Problem(mf.Interval(-1, 1), mf.Zero(), mf.Log(), math.inf)
     run = mf.simulate(problem, n_particles=n, dt=0.5, t_end=20.0, scheme="flow", seed=2)
     assert np.sort(run["position"].values[0, -1, :, 0]) == pytest.approx(points, abs=1e-7)
+
+
+def test_bug_47_support_of_the_large_log_gas():
+    """N = 400 in a well |x|^2 / 2, pair sum over N - 1: the semicircle on +-sqrt(2), at index 2 (GUE) and cold."""
+    n, beta = 400, 2.0
+    for scheme, temperature in (("projected", beta * (n - 1)), ("flow", math.inf)):
+        problem = mf.Problem(mf.Interval(-5, 5), mf.Quadratic(), mf.Log(), temperature)
+        run = mf.simulate(problem, n_particles=n, dt=1e-3 if scheme == "projected" else 0.5, t_end=4.0, scheme=scheme,
+                          initial=np.linspace(-2, 2, n)[:, None], save_every=10**4)
+        x = run["position"].values[0, -1, :, 0]
+        assert abs(x.max() / math.sqrt(2) - 1) < 0.05
+        assert abs(x.min() / math.sqrt(2) + 1) < 0.05
+        stored = json.loads(run.attrs["config"])
+        assert (stored["n_particles"], stored["problem"]["interaction"]["strength"]) == (n, 1.0)
 
 
 @pytest.mark.parametrize("scheme", ["projected", "reflected", "tamed", "adaptive", "flow", "metropolis"])

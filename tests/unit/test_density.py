@@ -231,8 +231,6 @@ def test_objectives_without_a_potential_are_refused():
     objective = mf.NormalizedAlignment.example(1)
     with pytest.raises(ValueError, match="NormalizedAlignment couples the particles and has no V"):
         mf.solve(mf.Problem(mf.Interval(-1, 1), objective), mf.Grid(20), t_end=0.1)
-    with pytest.raises(ValueError, match="gibbs needs a finite inverse_temperature"):
-        mf.gibbs(PROBLEMS["gradient flow"], mf.Grid(20))
 
 
 def test_nearly_normalised_start_is_normalised_and_said():

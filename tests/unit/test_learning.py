@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import finite_difference
 from sklearn.base import clone
@@ -158,3 +159,46 @@ def test_learning_is_the_simulator():
     run = mf.simulate(problem, n_particles=6, dt=config["dt"], t_end=30 * config["dt"], seed=5,
                       initial=model.run_["position"].values[0, 0], save_every=1)
     assert_array_equal(run["position"].values[0, -1], model.particles_)
+
+
+def test_the_kernel_of_particles_tends_to_that_of_the_density():
+    """K_{mu^N} of N independent draws from the Gibbs density errs like N^(-1/2), with the variance of the cosines."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((12, 1))
+    potential = mf.KernelAlignment(X, np.where(np.sin(2 * X[:, 0]) > 0, 1.0, -1.0))
+    problem = mf.Problem(mf.Interval(-5, 5), potential, mf.Log(0.05), 20.0)
+    rest = mf.gibbs(problem, mf.Grid(400))
+    limit = mf.feature_kernel(potential, rest)
+    assert limit.dims == ("sample", "other")
+    np.testing.assert_allclose(np.diag(limit), 1, atol=1e-12)
+    # int cos(w d) rho from the panels, all digits
+    exact = mf.gibbs(problem, mf.Grid(10), method="panels")
+    cosines = np.cos(exact["node_place"].values[:, None, None] * (X - X[:, 0]))
+    masses = (exact["node_weight"] * exact["node_density"]).values
+    np.testing.assert_allclose(limit, np.einsum("k,kij->ij", masses, cosines), atol=2e-4)
+    # draws by inversion of the cells' distribution
+    h = 10 / 400
+    cumulative = np.append(0.0, np.cumsum(rest["density"].values * h))
+    variance = np.einsum("k,kij->ij", masses, cosines**2) - np.einsum("k,kij->ij", masses, cosines) ** 2
+    spread = np.sqrt(np.maximum(variance, 0.0))
+    for n in (400, 40_000):
+        draws = np.interp(rng.random((1, n, 1)), cumulative, np.linspace(-5, 5, 401))
+        particles = xr.DataArray(draws, dims=("run", "particle", "component"))
+        kernel = mf.feature_kernel(potential, particles)
+        assert kernel.dims == ("run", "sample", "other")
+        error = np.abs(kernel.isel(run=0).values - limit.values)
+        assert (error <= 5 * spread / np.sqrt(n) + 3e-4).all()
+        assert error.max() > 0.1 * spread.max() / np.sqrt(n)
+
+
+def test_feature_kernels_need_fitting_shapes():
+    potential = mf.KernelAlignment.example(2)
+    line = mf.gibbs(mf.Problem(mf.Interval(-1, 1)), mf.Grid(10))
+    with pytest.raises(ValueError, match="must have the 2 components of the alignment's X, got 1 and 2"):
+        mf.feature_kernel(potential, line)
+    with pytest.raises(ValueError, match="phases belong to particles"):
+        mf.feature_kernel(mf.KernelAlignment(potential.X, potential.y, phases=np.zeros(3)), line)
+    plane = xr.DataArray(np.ones((4, 3, 3)), dims=("time", "x", "y"), coords={"x": [-1.0, 0, 1], "y": [-2.0, 0, 2]})
+    kernel = mf.feature_kernel(potential, plane)
+    d = potential.X[0] - potential.X[1]
+    assert float(kernel[2, 0, 1]) == pytest.approx((1 + 2 * np.cos(d[0])) * (1 + 2 * np.cos(2 * d[1])) / 9, abs=1e-14)

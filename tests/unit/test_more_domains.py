@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import compiled_and_interpreted
 from scipy.optimize import minimize
 
 import meanfield as mf
@@ -94,10 +95,11 @@ def test_bug_20_long_jumps_fold_on_the_line(kind, displacement, folded, clipped)
     assert_array_equal(domain.project(np.array([[0.2 + displacement]])), [[clipped]])
 
 
+@pytest.mark.parametrize("many", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("domain", WALLS)
-def test_bug_20_projected_points_are_inside_whatever_their_size(domain):
+def test_bug_20_projected_points_are_inside_whatever_their_size(domain, many):
     """contains(project(x)) for many points, 1e300 and denormals among them, float64 and float32; bitwise idempotent."""
-    n = 3000 if isinstance(domain, mf.Polytope) else 200_000
+    n = many // 33 if isinstance(domain, mf.Polytope) else many
     rng = np.random.default_rng(11)
     size = np.array([1.0, 1.0 + 1e-12, 1e300, 5e-324, 1e-310, 1e3, 1e16])[rng.integers(0, 7, n), None]
     x = size * rng.standard_normal((n, domain.dim))
@@ -157,6 +159,41 @@ def test_bug_20_simulated_particles_never_leave(domain, scheme):
     run = mf.simulate(problem, n_particles=20, dt=2e-3, t_end=0.1, scheme=scheme, save_every=1)
     assert domain.contains(run["position"].values).all()
     assert run["clipped_fraction"].max() > 0
+
+
+EVERY_DOMAIN = """
+import sys
+import numpy as np
+import meanfield as mf
+found = {{}}
+domains = [mf.Interval(0, 1), mf.Box(-1, 1, dim=3), mf.Ball(1.0, 2), mf.Simplex(2), mf.Polytope.example(2), mf.Torus(1.7, 2),
+           mf.FreeSpace(2)]
+for domain in domains:
+    for n in {sizes}:
+        # wide enough that many points are on the wall
+        x = domain.project(0.5 + np.random.default_rng(n).standard_normal(({states}, n, domain.dim)))
+        problem = mf.Problem(domain, mf.Quadratic(1.5), (mf.Log(0.2, 0.05), mf.Riesz(0.7, 0.1, 0.1)), 3.0)
+        found[f"energy {{domain}} {{n}}"] = mf.hamiltonian(problem, x)
+        for scheme in ("projected", "reflected"):
+            run = mf.simulate(problem, n_particles=n, dt=1e-2, t_end=1e-2, n_runs={states}, initial=x, scheme=scheme)
+            found[f"{{scheme}} {{domain}} {{n}}"] = run["position"].values
+gas = mf.Problem(mf.Interval(0, 1), mf.Quadratic(), mf.Log(), 5.0)
+for cells in (2, *{sizes}[1:]):
+    for state in range({states}):
+        rho = np.random.default_rng(state).exponential(size=cells)
+        flow = mf.solve(gas, mf.Grid(cells), t_end=1e-4, initial=rho / rho.mean(), save_at=[0.0, 1e-4], tolerance=1.0)
+        for name in ("density", "free_energy", "dissipation"):
+            found[f"{{name}} {{cells}} {{state}}"] = flow[name].values
+np.savez(sys.argv[1], **found)
+"""
+
+
+@pytest.mark.parametrize(("sizes", "states"), [
+    ((1, 3), 1), pytest.param((1, 2, 3, 7, 64), 20, marks=pytest.mark.full)])
+def test_bug_17_compiled_and_interpreted_agree_on_every_domain(tmp_path, sizes, states):
+    """Energy, a step of the particles (states on the wall included), free energy and a step of the density."""
+    for name, compiled, interpreted in compiled_and_interpreted(EVERY_DOMAIN.format(sizes=sizes, states=states), tmp_path):
+        assert_allclose(interpreted, compiled, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
 def test_torus_wraps_and_measures_by_the_nearest_image():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import compiled_and_interpreted
 from scipy.special import erf
 
 import meanfield as mf
@@ -257,8 +255,6 @@ def test_bug_17_compiled_and_interpreted_agree_on_every_loop(tmp_path):
                "mf.CosinePair()), 3.0)\n"
                "    r = mf.simulate(p, n_particles=7, dt=1e-3, t_end=0.004, n_runs=2, seed=1)\n"
                "    xs += [r['position'].values.ravel(), mf.hamiltonian(p, r).values.ravel()]\n"
-               "np.save(sys.argv[1], np.concatenate(xs))")
-    for name, disabled in (("a.npy", "0"), ("b.npy", "1")):
-        subprocess.run([sys.executable, "-c", program, str(tmp_path / name)], check=True,
-                       env=os.environ | {"NUMBA_DISABLE_JIT": disabled})
-    assert_allclose(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"), rtol=1e-12, atol=1e-13)
+               "np.savez(sys.argv[1], *xs)")
+    for _, compiled, interpreted in compiled_and_interpreted(program, tmp_path):
+        assert_allclose(interpreted, compiled, rtol=1e-12, atol=1e-13)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import compiled_and_interpreted
 
 import meanfield as mf
 from meanfield import _rng, record
@@ -52,42 +50,6 @@ class Broken(mf.Potential):
         return np.where(positions > 0.5, np.nan, 0.0)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize(("split", "save_every"), [(1, 7), (13, 1), (28, 7), (39, 7)])
-def test_bug_04_resumed_run_is_the_straight_run_under_every_scheme(tmp_path, scheme, split, save_every):
-    """Stopped anywhere, between saves and at a last step that is no multiple of them; and called again when all is done."""
-    arguments = {"n_particles": 6, "dt": 1e-3, "n_runs": 2, "save_every": save_every, "seed": 11, "scheme": scheme}
-    problem, file = under(scheme, LINE), tmp_path / "state.npz"
-    straight = mf.simulate(problem, t_end=0.04, **arguments)
-    mf.simulate(problem, t_end=split * 1e-3, checkpoint=file, **arguments)
-    assert straight.identical(mf.simulate(problem, t_end=0.04, checkpoint=file, **arguments))
-    assert straight.identical(mf.simulate(problem, t_end=0.04, checkpoint=file, **arguments))
-
-
-def test_bug_04_annealed_and_refined_runs_resume(tmp_path):
-    cool = mf.Annealing(1.0, 50.0, 0.03)
-    arguments = {"n_particles": 8, "dt": 1e-3, "annealing": cool, "noise_refinement": 3, "save_every": 7}
-    straight = mf.simulate(LINE, t_end=0.04, **arguments)
-    mf.simulate(LINE, t_end=0.017, checkpoint=tmp_path / "s.npz", **arguments)
-    assert straight.identical(mf.simulate(LINE, t_end=0.04, checkpoint=tmp_path / "s.npz", **arguments))
-    with pytest.raises(ValueError, match="made with annealing="):
-        mf.simulate(LINE, t_end=0.04, checkpoint=tmp_path / "s.npz", **{**arguments, "annealing": None})
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_bug_05_same_bits_for_any_threads_chunks_and_company(scheme):
-    """Threads 1, 2, 3; saving every step or not; a run among others or alone."""
-    problem = under(scheme, TRAP)
-    arguments = {"n_particles": 230, "dt": 1e-4, "t_end": 4e-4, "scheme": scheme, "seed": 3}
-    runs = [mf.simulate(problem, n_runs=4, threads=threads, **arguments) for threads in (1, 2, 3)]
-    assert runs[0].identical(runs[1])
-    assert runs[0].identical(runs[2])
-    sparse = mf.simulate(problem, n_runs=4, save_every=3, **arguments)
-    assert_array_equal(sparse["position"].values, runs[0]["position"].values[:, [0, 3, 4]])
-    alone = mf.simulate(problem, n_runs=1, **arguments)
-    assert_array_equal(alone["position"].values, runs[0]["position"].values[:1])
-
-
 def test_bug_17_compiled_and_interpreted_schemes_agree(tmp_path):
     """Every scheme with NUMBA_DISABLE_JIT=1, one particle and particles on the wall included: equal to rounding."""
     program = ("import meanfield as mf, numpy as np, sys\n"
@@ -100,14 +62,8 @@ def test_bug_17_compiled_and_interpreted_schemes_agree(tmp_path):
                "        r = mf.simulate(p, n_particles=n, dt=1e-3, t_end=2e-3, n_runs=2, initial=x, scheme=scheme)\n"
                "        out[f'{scheme}{n}'] = r['position'].values\n"
                "np.savez(sys.argv[1], **out)\n")
-    results = []
-    for name, disabled in (("a", "0"), ("b", "1")):
-        subprocess.run([sys.executable, "-c", program, str(tmp_path / f"{name}.npz")], check=True,
-                       env=os.environ | {"NUMBA_DISABLE_JIT": disabled})
-        results.append(np.load(tmp_path / f"{name}.npz"))
-    assert len(results[0].files) == 18
-    for name in results[0].files:
-        assert_allclose(results[0][name], results[1][name], rtol=1e-12, atol=1e-13, err_msg=name)
+    for name, compiled, interpreted in compiled_and_interpreted(program, tmp_path):
+        assert_allclose(interpreted, compiled, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
 @pytest.mark.parametrize("scheme", ["projected", "reflected", "tamed", "adaptive", "metropolis"])
@@ -201,6 +157,22 @@ def test_nearest_distances_are_the_smallest_of_the_matrix():
     every = np.linalg.norm(x[:, :, None] - x[:, None], axis=-1) + np.diag(np.full(17, np.inf))
     assert_allclose(nearest_distances(x), every.min(axis=-1))
     assert np.isinf(nearest_distances(x[:, :1])).all()
+    torus = mf.Torus(1.5, 2)
+    y = torus.project(x)
+    images = np.linalg.norm(torus.displacement(y[:, :, None], y[:, None]), axis=-1) + np.diag(np.full(17, np.inf))
+    assert_allclose(nearest_distances(y, torus.period), images.min(axis=-1), rtol=1e-12)
+
+
+def test_adaptive_steps_do_not_depend_on_the_origin_of_a_torus():
+    """A close pair across the seam is halved for as the same pair elsewhere."""
+    problem = mf.Problem(mf.Torus(1.0, 1), mf.Zero(), mf.Log(), COLD)
+    start = np.array([[0.4995], [0.5005], [0.1]])
+    runs = [mf.simulate(problem, n_particles=3, dt=0.01, t_end=0.05, initial=problem.domain.project(start + shift),
+                        scheme="adaptive") for shift in (0.0, 0.5)]
+    assert int(runs[0]["n_substeps"].sum()) > 3 * 5
+    assert_array_equal(runs[1]["n_substeps"], runs[0]["n_substeps"])
+    apart = problem.domain.displacement(runs[1]["position"].values - 0.5, runs[0]["position"].values)
+    assert np.abs(apart).max() < 1e-9
 
 
 @pytest.mark.parametrize("name", ["hermite", "fekete", "disc"])
