@@ -60,10 +60,9 @@ def constrained_rates(problem: Problem, statistic: Statistic, values: Array, gri
         for i in side:
             count = max(1, math.ceil(abs(values[i] - reached) / (_LONGEST * math.sqrt(stiffness))))
             for value in np.linspace(reached, values[i], count + 1)[1:]:
-                if not theta.any():
-                    eta = (value - start) / stiffness
-                    theta = eta * direction
-                theta, eta = _stationary(states, level, slope, value, theta, eta, math.sqrt(stiffness))
+                mean = states(theta).mean
+                eta += (value - level(mean)) / stiffness  # linear response
+                theta, eta = _stationary(states, level, slope, value, eta * slope(mean), eta, math.sqrt(stiffness))
             reached, found[i] = float(values[i]), states(theta)
     return states, found
 

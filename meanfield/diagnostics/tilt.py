@@ -30,7 +30,8 @@ def evaluate(statistic: Statistic, positions: Array, components: int = 0) -> Arr
     """The statistic at positions (..., component), checked: shape (...), or (..., ``components``)."""
     if not callable(statistic):
         raise TypeError(f"statistic must be a function of positions (..., component), got {statistic!r}")
-    values = np.asarray(statistic(positions), dtype=np.float64)
+    with np.errstate(all="ignore"):  # log x at a wall is -inf, and that is said below where it matters
+        values = np.asarray(statistic(positions), dtype=np.float64)
     expected = positions.shape[:-1] + ((components,) if components else ())
     if values.shape != expected:
         raise ValueError(f"statistic must map positions {positions.shape} to shape {expected}, got {values.shape}")
@@ -59,6 +60,8 @@ class Tilt(Potential):
         return f"V(x) = -{self.slope:g} f(x)"
 
     def value(self, positions: Array) -> Array:
+        if not self.slope:
+            return np.zeros(positions.shape[:-1])  # also where f is infinite
         return -self.slope * evaluate(self.statistic, positions)
 
     def gradient(self, positions: Array) -> Array:
