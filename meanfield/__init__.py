@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     from meanfield.attention.classifier import KernelAttentionClassifier as KernelAttentionClassifier
     from meanfield.dataset import load as load
     from meanfield.diagnostics.convergence import converge as converge
-    from meanfield.diagnostics.distances import wasserstein as wasserstein
     from meanfield.diagnostics.deviations import estimate_rate as estimate_rate
+    from meanfield.diagnostics.distances import wasserstein as wasserstein
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
     from meanfield.diagnostics.entropy import particle_entropy as particle_entropy

@@ -77,6 +77,6 @@ def _stationary(states: TiltedStates, level: Callable[[Array], float], slope: Ca
 
     solved = root(equations, np.append(theta * scale, eta * width), tol=1e-10, options={"eps": 1e-7})
     if not np.abs(equations(solved.x)).max() < 1e-6:
-        raise ArithmeticError(f"no stationary density was found with function(means) = {value:.6g}: the value is out of reach "
-                              "of the branch that begins at rest")
+        raise ArithmeticError(f"no stationary density was found with function(means) = {value:.6g}: the value is out of "
+                              "reach of the branch that begins at rest")
     return solved.x[:-1] / scale, float(solved.x[-1]) / width

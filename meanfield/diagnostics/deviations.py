@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from meanfield import _checks
@@ -93,8 +94,8 @@ def estimate_rate(problem: Problem, statistic: Statistic, values: Any, *, n_part
 
     The ladder chooses itself from the measured means and spreads, from rest outwards; nothing of ``rate_function`` enters.
 
-    Raises ValueError for arguments that make no sense; ArithmeticError where a rung cannot reach ``effective_samples`` (or 20
-    autocorrelation times a chain) in ``max_steps`` steps, neighbours overlap by less than 0.15, or the values are out of
+    Raises ValueError for arguments that make no sense; ArithmeticError where a rung cannot reach ``effective_samples`` (or
+    20 autocorrelation times a chain) in ``max_steps`` steps, neighbours overlap by less than 0.15, or the values are out of
     reach.
     """
     targets = np.atleast_1d(_checks.finite_array("values", values))
@@ -164,8 +165,8 @@ class _Sampler:
         sign, rungs, now = math.copysign(1.0, total - rest.mean), list[_Rung](), rest
         while sign * (total - now.mean) > 0.2 * now.spread:
             if len(rungs) == _MOST_RUNGS or not now.spread > 0:
-                raise ArithmeticError(f"value {total / self.n_particles:g} is out of reach: after {len(rungs)} rungs the mean "
-                                      f"is {now.mean / self.n_particles:.6g} at a tilt of {now.tilt:.4g}")
+                raise ArithmeticError(f"value {total / self.n_particles:g} is out of reach: after {len(rungs)} rungs the "
+                                      f"mean is {now.mean / self.n_particles:.6g} at a tilt of {now.tilt:.4g}")
             newton = sign * (total - now.mean) / now.spread**2
             step = min(spacing / now.spread, max(newton, 0.25 * spacing / now.spread))
             now = self._rung(now.tilt + sign * step, now.dt, now.last, _TUNE_NEXT)
@@ -197,15 +198,16 @@ class _Sampler:
             used = series[:, int(_BURN_IN * series.shape[1]):]
             time = autocorrelation_time(used)
             if math.isnan(time):
-                raise ArithmeticError(f"the statistic is constant under the tilt {tilt:.4g}: its mean cannot be moved further")
+                raise ArithmeticError(f"the statistic is constant under the tilt {tilt:.4g}: its mean cannot be "
+                                      "moved further")
             effective = used.size / time
             if effective >= self.effective and used.shape[1] >= _LENGTH * time:
                 # three looks a correlation time hold all there is to know, and the reweighting is that much faster
                 return _Rung(tilt, dt, used[:, ::max(1, int(time / 3.0))], accepted / done, effective, start)
             if done >= self.max_steps:
                 raise ArithmeticError(f"the chains under the tilt {tilt:.4g} are worth {effective:.0f} independent samples "
-                                      f"after {done} steps, {self.effective} and {_LENGTH:g} autocorrelation times a run are "
-                                      "needed; raise max_steps or look whether the runs stay apart")
+                                      f"after {done} steps, {self.effective} and {_LENGTH:g} autocorrelation times a run "
+                                      "are needed; raise max_steps or look whether the runs stay apart")
             steps = min(done, 4 * _BLOCK * every // _SAVE)
             steps -= steps % every
 
@@ -219,7 +221,7 @@ def _read(sampler: _Sampler, rungs: list[_Rung], rest: _Rung, targets: Array, se
         k = int(np.nanargmin(overlap))
         raise ArithmeticError(f"the rungs at tilts {tilts[k]:.4g} and {tilts[k + 1]:.4g} overlap by {overlap[k]:.2g}, "
                               f"{_LEAST_OVERLAP:g} is needed; take a smaller spacing")
-    upper = targets >= rest.mean / n
+    upper: NDArray[np.bool_] = targets >= rest.mean / n
 
     def numbers(solved: Ladder) -> Array:
         """(log P, rate, tilt) of each value, then the cumulants."""
@@ -246,7 +248,7 @@ def _read(sampler: _Sampler, rungs: list[_Rung], rest: _Rung, targets: Array, se
                                typical_stderr=float(rest.series.mean(axis=1).std(ddof=1)) / math.sqrt(sampler.n_runs) / n)
 
 
-def _count(rest: _Rung, totals: Array, upper: Array) -> tuple[Array, Array]:
+def _count(rest: _Rung, totals: Array, upper: NDArray[np.bool_]) -> tuple[Array, Array]:
     """log of the share of events at rest and its jackknife error."""
     found, error = np.full(totals.size, math.nan), np.full(totals.size, math.nan)
     for i, (total, above) in enumerate(zip(totals, upper, strict=True)):

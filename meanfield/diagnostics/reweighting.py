@@ -71,10 +71,17 @@ class Ladder:
         weights = np.exp(exponent - exponent.max())
         return float(weights @ self.samples / weights.sum())
 
+    def spread(self, theta: float) -> float:
+        """Standard deviation of S under theta."""
+        exponent = self.log_weights + theta * self.samples
+        weights = np.exp(exponent - exponent.max())
+        weights /= weights.sum()
+        return math.sqrt(float(weights @ np.square(self.samples - weights @ self.samples)))
+
     def tilt_of(self, total: float) -> float:
-        """theta with E_theta S = ``total``; a little beyond the ladder's ends is allowed."""
-        reach = 0.25 * float(np.ptp(self.tilts)) + 1e-3 / max(float(self.samples.std()), 1e-300)
-        low, high = float(self.tilts[0]) - reach, float(self.tilts[-1]) + reach
+        """theta with E_theta S = ``total``; a standard deviation of S beyond the ladder's ends is allowed."""
+        low, high = (float(end) + way / max(self.spread(float(end)), 1e-300)
+                     for end, way in ((self.tilts[0], -1.0), (self.tilts[-1], 1.0)))
         if not self.mean(low) < total < self.mean(high):
             raise ArithmeticError(f"the ladder of tilts does not reach a mean sum of {total:.6g}")
         return float(brentq(lambda theta: self.mean(theta) - total, low, high, xtol=1e-12 * (high - low)))
@@ -119,7 +126,7 @@ def autocorrelation_time(series: Array) -> float:
     Covariances are about the mean of all runs, so that runs that stay apart from one another count as correlated. Sums end
     at the window of Sokal (1997), five times the result. nan for a constant.
     """
-    runs, length = series.shape
+    length = series.shape[1]
     centred = series - series.mean()
     power = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
     covariance = np.fft.irfft(power, axis=1)[:, :length].mean(axis=0) / np.arange(length, 0, -1)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meanfield import _checks
 from meanfield._checks import Array
@@ -69,7 +71,8 @@ class Tilt(Potential):
             if self.derivative is not None:
                 gradient = np.asarray(self.derivative(positions), dtype=np.float64)
                 if gradient.shape != positions.shape:
-                    raise ValueError(f"gradient must map positions {positions.shape} to the same shape, got {gradient.shape}")
+                    raise ValueError(f"gradient must map positions {positions.shape} to the same shape, "
+                                     f"got {gradient.shape}")
             else:
                 gradient = self._difference(positions)
             force = -self.slope * gradient
@@ -120,8 +123,8 @@ class CellValues:
     """
 
     mesh: Mesh
-    first: Array
-    cell: Array
+    first: NDArray[np.intp]
+    cell: NDArray[np.intp]
     log_weight: Array
     potential: Array
     statistic: Array
@@ -152,7 +155,7 @@ def cell_values(problem: Problem, mesh: Mesh, statistic: Statistic, components: 
     if len(mesh.names) == 1:
         edges = mesh.edges[0]
         places, log_weights, counts = [], [], []
-        for i, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        for i, (low, high) in enumerate(pairwise(edges)):
             panels = np.array([low, high])
             if i == 0:
                 panels = _graded(low, high)
@@ -169,12 +172,12 @@ def cell_values(problem: Problem, mesh: Mesh, statistic: Statistic, components: 
             _refuse_directions(problem, statistic, place, components)
     else:
         count = int(np.prod(mesh.shape))
-        low, width = zip(*((e[:-1], np.diff(e)) for e in mesh.edges), strict=True)
-        corner = np.stack(np.meshgrid(*low, indexing="ij"), axis=-1).reshape(count, 1, -1)
-        side = np.stack(np.meshgrid(*width, indexing="ij"), axis=-1).reshape(count, 1, -1)
-        inner = np.stack(np.meshgrid(*[node] * len(low), indexing="ij"), axis=-1).reshape(1, -1, len(low))
-        share = np.prod(np.stack(np.meshgrid(*[weight] * len(low), indexing="ij"), axis=-1), axis=-1).ravel()
-        place = (corner + side * inner).reshape(-1, len(low))
+        dim = len(mesh.edges)
+        corner = np.stack(np.meshgrid(*[e[:-1] for e in mesh.edges], indexing="ij"), axis=-1).reshape(count, 1, dim)
+        side = np.stack(np.meshgrid(*[np.diff(e) for e in mesh.edges], indexing="ij"), axis=-1).reshape(count, 1, dim)
+        inner = np.stack(np.meshgrid(*[node] * dim, indexing="ij"), axis=-1).reshape(1, -1, dim)
+        share = np.prod(np.stack(np.meshgrid(*[weight] * dim, indexing="ij"), axis=-1), axis=-1).ravel()
+        place = (corner + side * inner).reshape(-1, dim)
         outside = ~problem.domain.contains(place)
         place[outside] = problem.domain.project(place[outside])  # in the cells that the boundary cuts
         log_weight, counts = np.tile(np.log(share), count), [share.size] * count
@@ -185,7 +188,8 @@ def cell_values(problem: Problem, mesh: Mesh, statistic: Statistic, components: 
     values = evaluate(statistic, place, components).reshape(len(place), -1)
     if not np.isfinite(values).all():
         at = place[int(np.argwhere(~np.isfinite(values))[0][0])]
-        raise ValueError(f"statistic must be finite inside the domain, got {values[~np.isfinite(values)][0]} at {at.tolist()}")
+        raise ValueError(f"statistic must be finite inside the domain, got {values[~np.isfinite(values)][0]} "
+                         f"at {at.tolist()}")
     potential = _checks.finite_array("potential", problem.potential_value(place))
     return CellValues(mesh, first, cell, log_weight, potential, values)
 
@@ -199,5 +203,7 @@ def _graded(wall: float, far: float) -> Array:
 
 def _refuse_directions(problem: Problem, statistic: Statistic, place: Array, components: int) -> None:
     turned = np.roll(place, 1, axis=-1)
-    if not np.allclose(evaluate(statistic, place, components), evaluate(statistic, turned, components), rtol=1e-9, atol=1e-12):
-        raise ValueError("on a radial grid the statistic must depend on |x| alone, got values that differ between directions")
+    one, other = evaluate(statistic, place, components), evaluate(statistic, turned, components)
+    if not np.allclose(one, other, rtol=1e-9, atol=1e-12):
+        raise ValueError("on a radial grid the statistic must depend on |x| alone, got values that differ between "
+                         "directions")

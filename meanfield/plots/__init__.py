@@ -32,5 +32,5 @@ from meanfield.plots.fields import density_image, density_lines, movie
 from meanfield.plots.style import save
 
 __all__ = ["bars", "convergence", "curve_with_points", "density_image", "density_lines", "density_with_particles",
-           "distance_over_time", "free_energy_over_time", "learning_curve", "movie", "rate", "refinement", "reliability", "save",
-           "spacetime"]
+           "distance_over_time", "free_energy_over_time", "learning_curve", "movie", "rate", "refinement", "reliability",
+           "save", "spacetime"]

@@ -112,20 +112,20 @@ def test_autocorrelation_time_of_a_known_process(memory):
 
 def test_log_gas_has_selbergs_tails_at_finite_n():
     """f = log x: probabilities and cumulants at N = 8 against Selberg's integral, typical and rare, counted and tilted."""
-    n, beta, values = 8, 2.0, [-1.25, -0.9, -0.65, -0.5]
+    n, beta, values = 8, 2.0, [-1.25, -0.9, -0.5]
     exact = np.array([Selberg(n, beta).exact(a) for a in values])
     found = mf.estimate_rate(mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.Log(), beta), log_x, values, n_particles=n, seed=4,
-                             effective_samples=300)
+                             effective_samples=200)
     seen = check(found, exact[:, 0], exact[:, 1])
     assert seen.tolist()[:2] == [True, True]
     assert not seen[-1]
-    assert found["upper_tail"].values.tolist() == [False, True, True, True]
+    assert found["upper_tail"].values.tolist() == [False, True, True]
     cumulants = Selberg(n, beta)(found["rung_tilt"].values) / n
     moved = found["rung_tilt"].values != 0
     z = (found["cumulant"].values - cumulants)[moved] / found["cumulant_stderr"].values[moved]
     assert (np.abs(z) < 4).all()
     assert (found["overlap"].values[:-1] > 0.5).all()
-    assert (found["effective_samples"] >= 300).all()
+    assert (found["effective_samples"] >= 200).all()
 
 
 @pytest.mark.parametrize("n", [10, pytest.param(100, marks=pytest.mark.full)])
@@ -142,11 +142,11 @@ def test_independent_particles_and_a_lattice(n, truths):
 
 
 def test_numbers_are_functions_of_the_seed(tmp_path):
-    arguments = {"n_particles": 4, "effective_samples": 20, "n_runs": 8}
+    arguments = {"n_particles": 4, "effective_samples": 20, "n_runs": 4}
     problem = mf.Problem(mf.Interval(0, 1))
-    a, b = (mf.estimate_rate(problem, first, [0.7], seed=3, threads=t, **arguments) for t in (1, 2))
+    a, b = (mf.estimate_rate(problem, first, [0.55], seed=3, threads=t, **arguments) for t in (1, 2))
     assert a.equals(b)
-    other = mf.estimate_rate(problem, first, [0.7], seed=4, **arguments)
+    other = mf.estimate_rate(problem, first, [0.55], seed=4, **arguments)
     assert float(other["log_probability"][0]) != float(a["log_probability"][0])
     a.to_netcdf(tmp_path / "a.nc")
     assert mf.load(tmp_path / "a.nc").equals(a)
