@@ -170,8 +170,8 @@ def _descend(a, centre, radius, points, matrix, local, t, scratch):  # type: ign
 
 @task("int64, int64, int64, int64, float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[::1], float64[:, ::1], "
       "float64[:, :, ::1]")
-def _up(number, depth, top, bottom, leaves, all_xs, all_centre, all_radius, points, matrix,  # type: ignore[no-untyped-def]
-        all_up):
+def _up(number, depth, top, bottom, leaves, all_xs, all_centre, all_radius, points,  # type: ignore[no-untyped-def]
+        matrix, all_up):
     """Every node's particles as weights at its Chebyshev points: levels bottom - 1 to top below one node of level ``top``.
 
     With ``leaves`` the leaves first, from their particles.

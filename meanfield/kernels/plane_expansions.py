@@ -159,7 +159,8 @@ def _combine(table, x, terms, y):  # type: ignore[no-untyped-def]
                 y[m + 1, j] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
 
 
-@alone("int64[::1], int64[::1], int64, float64[:, ::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[:, ::1], float64[:, :, ::1]")
+@alone("int64[::1], int64[::1], int64, float64[:, ::1], float64[::1], float64[:, ::1], float64[:, :, ::1], "
+       "float64[:, :, ::1], float64[:, ::1], float64[:, :, ::1]")
 def translate(targets, sources, terms, centre, radius, table, up, s, w, local):  # type: ignore[no-untyped-def]
     """Add to ``local`` what source nodes do in target nodes, each pair with ``terms`` terms k + m.
 

@@ -190,8 +190,8 @@ def _sweep(tx, ty, sx, sy, softening2, core2, fx, fy):  # type: ignore[no-untype
 
 @task("int64, int64, int64, int64, float64[:, ::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[:, ::1], "
       "float64[:, :, :, ::1]")
-def _up(number, depth, top, bottom, leaves, all_px, all_py, all_centre, all_radius, factorial,  # type: ignore[no-untyped-def]
-        all_up):
+def _up(number, depth, top, bottom, leaves, all_px, all_py, all_centre, all_radius,  # type: ignore[no-untyped-def]
+        factorial, all_up):
     """Moments of the nodes of levels bottom - 1 to top below one node of level ``top``, with ``leaves`` the leaves first."""
     run, subtree = number >> top, number & ((1 << top) - 1)
     px, py, centre, radius, up = all_px[run], all_py[run], all_centre[run], all_radius[run], all_up[run]
