@@ -41,8 +41,8 @@ from threadpoolctl import ThreadpoolController
 from meanfield import _checks
 
 __all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "compile_alone", "compiled", "fit_threads",
-           "float_to_bits", "generated", "kernel", "multiply_add", "njit", "one_blas_thread", "prange", "thread_count", "thread_id",
-           "wide_vectors", "with_threads"]
+           "float_to_bits", "generated", "kernel", "multiply_add", "njit", "one_blas_thread", "prange",
+           "thread_count", "thread_id", "wide_vectors", "with_threads"]
 
 compiled = not numba.config.DISABLE_JIT
 prange = numba.prange
