@@ -38,6 +38,8 @@ _WHERE = {
     "diagnostics.entropy": ("particle_entropy", "particle_free_energy"),
     "diagnostics.log_gas": ("log_partition", "sample_log_gas"),
     "diagnostics.rates": ("fit_rate",),
+    "diagnostics.rate_function": ("rate_function",),
+    "diagnostics.deviations": ("estimate_rate",),
     "diagnostics.histogram": ("density_histogram",),
     "learning.alignment": ("KernelAlignment",),
     "learning.normalized": ("NormalizedAlignment",),
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from meanfield.attention.classifier import KernelAttentionClassifier as KernelAttentionClassifier
     from meanfield.dataset import load as load
     from meanfield.diagnostics.convergence import converge as converge
+    from meanfield.diagnostics.deviations import estimate_rate as estimate_rate
     from meanfield.diagnostics.distances import wasserstein as wasserstein
     from meanfield.diagnostics.energy import free_energy as free_energy
     from meanfield.diagnostics.energy import hamiltonian as hamiltonian
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
     from meanfield.diagnostics.histogram import density_histogram as density_histogram
     from meanfield.diagnostics.log_gas import log_partition as log_partition
     from meanfield.diagnostics.log_gas import sample_log_gas as sample_log_gas
+    from meanfield.diagnostics.rate_function import rate_function as rate_function
     from meanfield.diagnostics.rates import fit_rate as fit_rate
     from meanfield.diagnostics.sampling import monte_carlo_floor as monte_carlo_floor
     from meanfield.diagnostics.sampling import sample_density as sample_density

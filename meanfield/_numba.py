@@ -40,9 +40,11 @@ from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "fit_threads", "float_to_bits", "kernel",
-           "multiply_add", "njit", "one_blas_thread", "prange", "thread_count", "thread_id", "wide_vectors", "with_threads"]
+__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "compile_alone", "compiled", "fit_threads",
+           "float_to_bits", "generated", "kernel", "multiply_add", "njit", "one_blas_thread", "prange", "thread_count", "thread_id",
+           "wide_vectors", "with_threads"]
 
+compiled = not numba.config.DISABLE_JIT
 prange = numba.prange
 thread_id = numba.get_thread_id
 _OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
@@ -53,7 +55,7 @@ def _source_digest() -> str:
     """Digest of all sources that may be compiled into a kernel."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in (Path(__file__), here / "_rng.py", *sorted((here / "kernels").glob("*.py"))):
+    for path in (Path(__file__), here / "_tasks.py", here / "_rng.py", *sorted((here / "kernels").glob("*.py"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -139,14 +141,25 @@ def kernel(name: str, source: str, names: dict[str, Any], arguments: str) -> Any
     met first, so that the last bits would depend on what ran before (seen: another number after a cold start). ``name``
     must be unique, it also keys the cache; tracebacks show the generated lines.
     """
+    return compile_alone(generated(name, source, names), arguments)
+
+
+def generated(name: str, source: str, names: dict[str, Any]) -> Callable[..., None]:
+    """The Python function ``name`` of ``source``."""
     file = f"<meanfield {name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     space = {"__name__": __name__, **names}
     exec(compile(source, file, "exec"), space)
+    function: Callable[..., None] = space[name]
+    return function
+
+
+def compile_alone(function: Callable[..., None], arguments: str) -> Any:
+    """The address of a function that is compiled on its own (see ``kernel``)."""
     if numba.config.DISABLE_JIT:
-        return space[name]
-    compiled = CFunc(space[name], sigutils.normalize_signature(f"void({arguments})"), locals={}, options=_OPTIONS)
-    compiled._cache = _Cache(space[name])  # type: ignore[attr-defined]
+        return function
+    compiled = CFunc(function, sigutils.normalize_signature(f"void({arguments})"), locals={}, options=_OPTIONS)
+    compiled._cache = _Cache(function)  # type: ignore[attr-defined]
     compiled.compile()
     _kernels.append(compiled)  # the address is good as long as its owner lives
     return compiled.address
@@ -180,14 +193,23 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def call(typingctx: Any, address: Any, arguments: Any) -> Any:
-        """Call a kernel by its address."""
+        """Call a kernel by its address, or a function of ``_tasks.alone`` by its symbol."""
+        known = getattr(address, "function", None)
         wanted = [numba.int64 if isinstance(t, numba.types.Integer) else t for t in arguments.types]
+        if known is not None:
+            if len(wanted) != len(known.types) or any(isinstance(t, numba.types.Array) and (
+                    (t.ndim, t.dtype, t.layout) != (k.ndim, k.dtype, k.layout)) for t, k in
+                    zip(wanted, known.types, strict=False)):
+                raise numba.TypingError(f"{known.symbol} wants {known.types}, got {arguments.types}")
+            wanted = known.types
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             given = [builder.extract_value(args[1], i) for i in range(len(wanted))]
-            given = [context.cast(builder, *item) for item in zip(given, arguments.types, wanted, strict=True)]
+            given = [item[0] if isinstance(item[1], numba.types.Array) else context.cast(builder, *item)
+                     for item in zip(given, arguments.types, wanted, strict=True)]
             function = ir.FunctionType(context.get_value_type(numba.types.none), [context.get_value_type(t) for t in wanted])
-            builder.call(builder.inttoptr(args[0], function.as_pointer()), given)
+            builder.call(cgutils.get_or_insert_function(builder.module, function, known.symbol) if known is not None
+                         else builder.inttoptr(args[0], function.as_pointer()), given)
             return context.get_dummy_value()
 
         return numba.types.void(address, arguments), codegen

@@ -43,6 +43,9 @@ VARIABLES: dict[str, Declared] = {
     "r": Declared(("r",), "length", "Distance of the middle of each shell from the centre."),
     "angle": Declared(("angle",), "radian", "Cell centre, as an angle."),
     "n_particles": Declared(("n_particles",), "1", "Number of particles."),
+    "value": Declared(("value",), "1", "Value a of the mean of a statistic over the particles."),
+    "statistic": Declared(("statistic",), "1", "Index of a linear statistic."),
+    "rung": Declared(("rung",), "1", "Rung of a ladder of tilts."),
     # simulate
     "position": Declared(("run", "time", "particle", "component"), "length", "Position of each particle."),
     "clipped_fraction": Declared(("run", "time"), "1", "Share of particle steps since the last saved time whose proposal "
@@ -54,8 +57,8 @@ VARIABLES: dict[str, Declared] = {
                                     "(metropolis)."),
     "inverse_temperature": Declared(("time",), "1 / energy", "Inverse temperature beta(t) of an annealed run."),
     # solve, gibbs
-    "density": Declared(("state", "time", "x", "y", "r", "angle"), "1 / length^dim", "Cell averages of the density; they "
-                        "integrate to 1."),
+    "density": Declared(("state", "time", "value", "x", "y", "r", "angle"), "1 / length^dim", "Cell averages of the "
+                        "density; they integrate to 1."),
     "free_energy": Declared(("state", "time"), "energy", "F_beta = energy + entropy / beta of the cell averages."),
     "energy": Declared(("state", "time"), "energy", "E = int V rho + (1/2) iint g rho rho."),
     "entropy": Declared(("state", "time"), "1", "Ent = int rho log rho."),
@@ -104,10 +107,29 @@ VARIABLES: dict[str, Declared] = {
                                "among the next larger number of particles, same start and noise (none for the largest)."),
     "coupling_error_stderr": Declared(("n_particles", "time"), "length", "Standard error of coupling_error."),
     "n_runs": Declared(("n_particles",), "1", "Independent runs."),
-    "rate": Declared(("time",), "1", "Slope of log error against log n_particles."),
-    "rate_stderr": Declared(("time",), "1", "Standard error of the rate."),
+    "rate": Declared(("value", "time"), "1", "Over value: large-deviation rate I(a). Otherwise: slope of log error against "
+                     "log n_particles."),
+    "rate_stderr": Declared(("value", "time"), "1", "Standard error of the rate."),
     "sup_rate": Declared((), "1", "Slope of log sup_error against log n_particles."),
     "sup_rate_stderr": Declared((), "1", "Standard error of sup_rate."),
+    # rate_function, estimate_rate
+    "tilt": Declared(("value", "statistic"), "1", "theta of the tilted law, proportional to exp(theta N mean f) times "
+                     "the law at rest."),
+    "log_probability": Declared(("value",), "1", "log P(mean of the statistic >= a), or <= a where a is below its typical "
+                                "value."),
+    "log_probability_stderr": Declared(("value",), "1", "Standard error of log_probability."),
+    "counted_log_probability": Declared(("value",), "1", "The same from a plain count in the untilted law; nan for few "
+                                        "events."),
+    "counted_log_probability_stderr": Declared(("value",), "1", "Standard error of counted_log_probability."),
+    "upper_tail": Declared(("value",), "1", "Whether the probability is of at least a (otherwise of at most a)."),
+    "rung_tilt": Declared(("rung",), "1", "theta of a rung."),
+    "rung_mean": Declared(("rung",), "1", "Mean of the statistic under the tilted law of a rung."),
+    "cumulant": Declared(("rung",), "1", "Lambda_N(tilt) = log E exp(tilt N mean f) / N."),
+    "cumulant_stderr": Declared(("rung",), "1", "Standard error of cumulant."),
+    "effective_samples": Declared(("rung",), "1", "Independent samples that a rung's are worth, by their autocorrelation."),
+    "overlap": Declared(("rung",), "1", "Overlap of a rung's law with the next outer one's, between 0 and 1."),
+    "acceptance": Declared(("rung",), "1", "Share of accepted proposals."),
+    "time_step": Declared(("rung",), "time", "Step dt of the sampler."),
 }
 
 
@@ -176,8 +198,11 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
 
 def remember_end(run: xr.Dataset) -> None:
     """Let later calls of ``simulate`` know which noise the last state of this one depends on."""
+    if not {"run", "time", "particle", "component"} <= {name for name, size in run.sizes.items() if size} or (
+            "position" not in run):
+        return  # a part of a Dataset
     settings = json.loads(run.attrs["config"])
     cold = settings["problem"]["inverse_temperature"] == "inf" and settings.get("annealing") is None
     if not cold:  # the flow is always cold
-        position = run["position"].values
-        _rng.remember_ends(settings["seed"], position[:, 0], position[:, -1])
+        position = run["position"].transpose("run", "time", ...).values
+        _rng.remember_ends(settings["seed"], [int(label) for label in run["run"]], position[:, 0], position[:, -1])

@@ -33,12 +33,12 @@ class Drift:
         self.pairs = PairSum.plan(problem.interactions, cores, n_particles=plan.n_particles, dim=problem.dim,
                                   period=problem.domain.period, method=plan.method, accuracy=plan.accuracy)
 
-    def __call__(self, x: Array, step: int | None = None) -> Array:
+    def __call__(self, x: Array, step: int | None = None, out: Array | None = None) -> Array:
         """What step number ``step`` feels (a minibatch, say); without it the gradient of the potential itself."""
         if step is None:
-            drift = np.negative(sum(term.gradient(x) for term in self.problem.potentials))
+            drift = np.negative(sum(term.gradient(x) for term in self.problem.potentials), out=out)
         else:
-            drift = -self.problem.potential_gradient(x, step)
+            drift = np.negative(self.problem.potential_gradient(x, step), out=out)
         self.pairs.add_forces(x, drift)
         return drift
 

@@ -109,7 +109,9 @@ class Quadratic(Potential):
         return value
 
     def gradient(self, positions: Array) -> Array:
-        return self.stiffness * self._shifted(positions)
+        shifted = self._shifted(positions)
+        shifted *= self.stiffness  # in place: fresh memory for 320,000 numbers costs more than the product
+        return shifted
 
 
 @register

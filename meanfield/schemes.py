@@ -16,6 +16,8 @@ from scipy.spatial import cKDTree
 from meanfield import _rng
 from meanfield._checks import Array, UnstableStepError
 from meanfield.forces import Drift, core_radius
+from meanfield.kernels import langevin
+from meanfield.kernels.langevin import propose
 from meanfield.problem import Problem
 from meanfield.record import Move, Plan
 
@@ -68,23 +70,21 @@ class Euler:
         self.tamed = scheme == "tamed"
         self.sigma = np.sqrt(2.0 * plan.dt / beta)
         self.drift = Drift(problem, plan, plan.dt)
+        # states that are written again and again: fresh memory costs more than the arithmetic of a step
+        self.push, *self.states = (np.empty_like(noise.out) for _ in range(3))
 
     def __call__(self, x: Array, step: int) -> Move:
-        drift = self.drift(x, step)
-        drift *= self.plan.dt
-        if self.tamed:
-            # finite or not is all that can go wrong: a tamed step is shorter than L
-            refuse_unstable(self.problem, drift, step, self.plan, longest=math.inf)
-            drift /= 1.0 + np.sqrt(np.square(drift).sum(axis=-1, keepdims=True)) / taming_length(self.problem)
-        else:
-            refuse_unstable(self.problem, drift, step, self.plan)
-        proposal = np.add(x, drift, out=drift)
-        sigma = self.sigma[step]
-        if sigma:
-            noise = self.noise(step)
-            proposal += np.multiply(noise, sigma, out=noise)
-        moved = self.restrict(proposal)
-        return Move(moved, *observe(self.problem, x, proposal, moved))
+        problem, plan, sigma = self.problem, self.plan, self.sigma[step]
+        drift = self.drift(x, step, self.push)
+        noise = self.noise(step) if sigma else drift
+        proposal = self.states[x is self.states[0]]
+        # finite or not is all that can go wrong with a tamed step: it is shorter than L
+        longest, bound = (taming_length(problem), math.inf) if self.tamed else (math.inf, problem.domain.diameter)
+        worst = float(propose(x, drift, noise, plan.dt, sigma, longest, proposal).max())  # NaN wins a maximum
+        if not (math.isfinite(worst) and worst <= bound**2):
+            refuse_unstable(problem, plan.dt * drift, step, plan, bound)
+        moved = self.restrict(proposal) if problem.domain.walls else proposal
+        return Move(moved, *observe(problem, x, proposal, moved))
 
 
 def taming_length(problem: Problem) -> float:
@@ -99,10 +99,8 @@ def taming_length(problem: Problem) -> float:
 
 def observe(problem: Problem, before: Array, proposal: Array, moved: Array) -> tuple[Array, Array]:
     """Clipped particles and longest squared displacement of each run; going round a torus is no clipping."""
-    clipped = (proposal != moved).any(axis=-1).sum(axis=-1)
-    if problem.domain.period is not None:
-        clipped = np.zeros_like(clipped)
-    return clipped, np.square(proposal - before).sum(axis=-1).max(axis=-1)
+    clipped, longest2 = langevin.observe(before, proposal, moved)
+    return np.zeros_like(clipped) if problem.domain.period is not None else clipped, longest2
 
 
 def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longest: float | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "meanfield"
 LAYERS = [
-    ("ground", {"_numba", "_rng", "_checks", "registry"}),
+    ("ground", {"_numba", "_tasks", "_rng", "_checks", "registry"}),
     ("words", {"domain", "potentials", "interactions", "problem", "dataset", "mesh", "checkpoint", "annealing"}),
     ("loops", {"kernels", "pairforces", "pairsum"}),
     ("engines", {"forces", "record", "schemes", "adaptive", "flow", "metropolis", "particles", "sweeps", "coupling",

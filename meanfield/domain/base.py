@@ -28,6 +28,7 @@ class Domain(ABC):
 
     kind: ClassVar[str] = "domain"
     bounded: ClassVar[bool] = True
+    walls: ClassVar[bool] = True
     dim: int
 
     @property

@@ -86,6 +86,7 @@ class FreeSpace(Domain):
 
     dim: int
     bounded: ClassVar[bool] = False
+    walls: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", _checks.count("dim", self.dim))

@@ -23,7 +23,8 @@ __all__ = ["double_averages", "gauss", "graded", "graded_sphere_average", "power
 
 _NEAR = 8  # cells (of the longer side) up to which a pair counts as near
 _NEAR_POINTS, _FAR_POINTS = 16, 5  # beyond 8 cells the nearest singularity is 17 half cells away: 34^-10 = 5e-16
-_ROWS = 2**20  # values of the kernel at once
+_TERMS = 56  # of power series at arguments up to 1/2
+_VALUES = 2**18  # of the kernel at once
 Energy = Callable[..., Array]
 
 
@@ -125,7 +126,7 @@ def _tensor(energy: Energy, cells: tuple[int, ...], rules: list[tuple[Array, Arr
     if len(cells) == 1:
         return np.asarray((energy(places[0]) @ flanks[0]).T)
     out = np.empty((2, 2, *cells))
-    rows = max(1, _ROWS // (places[0].shape[1] * places[1].size))
+    rows = max(1, _VALUES // (places[0].shape[1] * places[1].size))
     for first in range(0, cells[0], rows):
         x = places[0][first:first + rows]
         values = energy(x[:, :, None, None], places[1]) @ flanks[1]  # (cell, node, cell, flank)
@@ -183,23 +184,35 @@ def power_corner(s: float, widths: tuple[float, ...]) -> Array:
 def graded_sphere_average(kernel: Interaction, r: Array, gap: Array, dim: int) -> Array:
     """The mean of g(|x - y|) over the directions of y, |x| = r and |y| = r + gap, in dimension dim >= 2:
 
-        int_0^pi g(sqrt(gap^2 + 4 r (r + gap) sin(theta / 2)^2)) sin(theta)^(dim-2) dtheta / int_0^pi sin^(dim-2),
+        int_0^pi g(sqrt(gap^2 + 4 r (r + gap) sin(theta / 2)^2)) sin(theta)^(dim-2) dtheta / int_0^pi sin^(dim-2).
 
-    on panels graded towards theta = 0, as finely as the smallest gap asks.
+    On the near half sin(theta / 2) = e sinh(u) with e = gap / (2 sqrt(r (r + gap))), so that the distance is gap cosh(u):
+    smooth in u however small the gap, over a range that grows with its logarithm.
     """
     r, gap = np.broadcast_arrays(r, gap)
-    finest = float(np.min(np.abs(gap) / (2 * r + gap)))
-    panels = 3 + math.ceil(-math.log2(max(finest, 1e-15)))
-    node, weight = graded(14, 0.5, panels)
-    theta, weight = np.pi * node, weight * np.sin(np.pi * node) ** (dim - 2)
-    weight, chord = weight / weight.sum(), 4.0 * np.sin(theta / 2) ** 2
-    flat, near = (r * (r + gap)).ravel(), np.square(gap).ravel()
-    out = np.empty(flat.size)
-    rows = max(1, _ROWS // len(theta))
-    for first in range(0, flat.size, rows):
-        part = slice(first, first + rows)
-        out[part] = kernel.value(np.sqrt(near[part, None] + flat[part, None] * chord)) @ weight
-    return out.reshape(r.shape)
+    chord = (2.0 * np.sqrt(r * (r + gap))).ravel()
+    ratio = np.maximum(np.abs(gap).ravel() / chord, 1e-18)
+    reach = np.arcsinh(math.sqrt(0.5) / ratio)
+    node, weight = gauss(20)
+    theta = 0.5 * np.pi * (1.0 + node)
+    half, far = np.sin(theta / 2), 0.5 * np.pi * weight * np.sin(theta) ** (dim - 2)
+    out, order = np.empty(ratio.size), np.argsort(reach)
+    done = 0
+    while done < out.size:
+        panels = math.ceil(reach[order[done]] / 2.0)
+        same = int(np.searchsorted(reach, 2.0 * panels, side="right", sorter=order))
+        part = order[done:min(same, done + max(1, _VALUES // (14 * panels)))]
+        done += part.size
+        node, weight = gauss(14, panels)
+        e, c = ratio[part, None], chord[part, None]
+        rise = np.exp(reach[part, None] * node)
+        fall = 1.0 / rise
+        sine, cosh = 0.5 * e * (rise - fall), 0.5 * (rise + fall)
+        cosine = np.sqrt(1.0 - np.square(sine))
+        near = weight * reach[part, None] * (2.0 * sine * cosine) ** (dim - 2) * 2.0 * e * cosh / cosine
+        out[part] = ((kernel.value(c * e * cosh) * near).sum(axis=1)
+                     + kernel.value(c * np.sqrt(np.square(e) + np.square(half))) @ far)
+    return (out / (math.sqrt(math.pi) * math.gamma((dim - 1) / 2) / math.gamma(dim / 2))).reshape(r.shape)
 
 
 def power_sphere_average(s: float, r: Array, gap: Array, softening: float, dim: int) -> Array | None:
@@ -227,24 +240,33 @@ def power_sphere_average(s: float, r: Array, gap: Array, softening: float, dim: 
 
 
 def _hypergeometric(a: float, b: float, c: float, y: Array) -> Array:
-    """2F1(a, b; c; 1 - y) on 0 < y <= 1, with the digits of y near 0 (DLMF 15.8.1, 15.8.4 and 15.8.10)."""
+    """2F1(a, b; c; 1 - y) on 0 < y <= 1, with the digits of y near 0 (DLMF 15.2.1, 15.8.1, 15.8.4 and 15.8.10)."""
     excess = c - a - b
     if excess < 0.0:
         return np.asarray(y**excess * _hypergeometric(c - a, c - b, c, y))
-    if excess > 0.5:
-        return np.asarray(hyp2f1(a, b, c, 1.0 - y))
-    small = y < 0.3
+    if excess > 0.5 and abs(excess - round(excess)) < 1e-3:
+        return np.asarray(hyp2f1(a, b, c, 1.0 - y))  # bounded at y = 0; the two terms below would cancel
+    small = y < 0.5
     out = np.empty_like(y)
-    out[~small] = hyp2f1(a, b, c, 1.0 - y[~small])
+    out[~small] = _series(a, b, c, 1.0 - y[~small])
     near = y[small]
-    if excess < 1e-8:  # the two terms below would cancel; their limit is a logarithm
+    if excess < 1e-8:  # here their limit is a logarithm
         value, term, log = np.zeros_like(near), np.ones_like(near), np.log(near)
-        for k in range(32):
+        for k in range(_TERMS):
             value += term * (2 * digamma(k + 1) - digamma(a + k) - digamma(b + k) - log)
             term *= (a + k) * (b + k) / (k + 1) ** 2 * near
         out[small] = gamma(c) * rgamma(a) * rgamma(b) * value
         return out
-    regular = gamma(excess) * rgamma(c - a) * rgamma(c - b) * hyp2f1(a, b, 1.0 - excess, near)
-    singular = gamma(-excess) * rgamma(a) * rgamma(b) * hyp2f1(c - a, c - b, 1.0 + excess, near)
+    regular = gamma(excess) * rgamma(c - a) * rgamma(c - b) * _series(a, b, 1.0 - excess, near)
+    singular = gamma(-excess) * rgamma(a) * rgamma(b) * _series(c - a, c - b, 1.0 + excess, near)
     out[small] = gamma(c) * (regular + near**excess * singular)
     return out
+
+
+def _series(a: float, b: float, c: float, y: Array) -> Array:
+    """2F1(a, b; c; y) for 0 <= y <= 1/2 by its series: a tenth of the time of scipy's."""
+    total = np.ones_like(y)
+    for k in range(_TERMS, -1, -1):
+        total *= (a + k) * (b + k) / ((c + k) * (k + 1.0)) * y
+        total += 1.0
+    return total

@@ -13,10 +13,13 @@ Source: Fong and Darve (2009), the black-box fast multipole method; tree by part
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from meanfield._checks import Array
-from meanfield._numba import njit, prange, wide_vectors
+from meanfield._numba import call, njit, wide_vectors
+from meanfield._tasks import alone, share, task
 from meanfield.kernels.powers import power
 from meanfield.kernels.trees import edge
 
@@ -37,11 +40,10 @@ def chebyshev(order: int) -> tuple[Array, Array]:
     return np.cos(angle), matrix
 
 
-@njit(part=True)
-def _sweep(targets, y, w, law, out):  # type: ignore[no-untyped-def]
+@alone("float64[::1], float64[::1], float64[::1], int64, float64, float64, float64, float64[::1]")
+def _sweep(targets, y, w, family, exponent, softening2, core2, out):  # type: ignore[no-untyped-def]
     """out[i] += sum_j w[j] weight(q_ij) (targets[i] - y[j]); four targets share one division."""
     wide_vectors()
-    family, exponent, softening2, core2 = law
     floor = max(core2, _TINY)
     n_sources = y.size
     done = 0
@@ -73,7 +75,7 @@ def _sweep(targets, y, w, law, out):  # type: ignore[no-untyped-def]
         out[i] += f0
 
 
-@njit(part=True)
+@alone("float64[::1], float64[::1], int64, float64[:, ::1], float64[::1], float64[:, ::1]")
 def _anterpolate(t, w, n, matrix, out, scratch):  # type: ignore[no-untyped-def]
     """out[i] = weights at the Chebyshev points of [-1, 1] that stand for weights w at t (adjoint of interpolation)."""
     wide_vectors()
@@ -92,7 +94,7 @@ def _anterpolate(t, w, n, matrix, out, scratch):  # type: ignore[no-untyped-def]
             out[i] += matrix[k, i] * moment
 
 
-@njit(part=True)
+@alone("float64[::1], float64[::1], int64, float64[:, ::1], float64[::1], float64[:, ::1]")
 def _interpolate(values, t, n, matrix, out, scratch):  # type: ignore[no-untyped-def]
     """out[j] += the polynomial through ``values`` at the Chebyshev points, at t[j] (Clenshaw's recurrence)."""
     wide_vectors()
@@ -114,25 +116,24 @@ def _interpolate(values, t, n, matrix, out, scratch):  # type: ignore[no-untyped
         out[j] += c + t[j] * now[j] - before[j]
 
 
-@njit()
-def plant(xs, depth, centre, radius):  # type: ignore[no-untyped-def]
-    """Centre and radius of every node over (run, node), for sorted positions xs over (run, particle)."""
+@task("float64[:, ::1], int64, float64[:, :, ::1], float64[:, ::1]")
+def _plant(run, xs, depth, centre, radius):  # type: ignore[no-untyped-def]
+    """Centre and radius of every node of a run."""
     n = xs.shape[1]
     first_leaf = (1 << depth) - 1
-    for run in range(xs.shape[0]):
-        for i in range(1 << depth):
-            low, high = xs[run, edge(i, depth, n)], xs[run, edge(i + 1, depth, n) - 1]
-            middle = low + 0.5 * (high - low)
-            centre[run, first_leaf + i, 0] = middle
-            radius[run, first_leaf + i] = max(middle - low, high - middle)
-        for a in range(first_leaf - 1, -1, -1):
-            one, two = 2 * a + 1, 2 * a + 2
-            low, high = centre[run, one, 0] - radius[run, one], centre[run, two, 0] + radius[run, two]
-            middle = low + 0.5 * (high - low)
-            centre[run, a, 0] = middle
-            # the union of the children's intervals, not of the particles: interpolation must never extrapolate
-            radius[run, a] = max(middle - centre[run, one, 0] + radius[run, one],
-                                 centre[run, two, 0] - middle + radius[run, two])
+    for i in range(1 << depth):
+        low, high = xs[run, edge(i, depth, n)], xs[run, edge(i + 1, depth, n) - 1]
+        middle = low + 0.5 * (high - low)
+        centre[run, first_leaf + i, 0] = middle
+        radius[run, first_leaf + i] = max(middle - low, high - middle)
+    for a in range(first_leaf - 1, -1, -1):
+        one, two = 2 * a + 1, 2 * a + 2
+        low, high = centre[run, one, 0] - radius[run, one], centre[run, two, 0] + radius[run, two]
+        middle = low + 0.5 * (high - low)
+        centre[run, a, 0] = middle
+        # the union of the children's intervals, not of the particles: interpolation must never extrapolate
+        radius[run, a] = max(middle - centre[run, one, 0] + radius[run, one],
+                             centre[run, two, 0] - middle + radius[run, two])
 
 
 @njit(inline=True)
@@ -141,7 +142,8 @@ def _inverse(radius):  # type: ignore[no-untyped-def]
     return 1.0 / radius if radius > 0.0 else 0.0
 
 
-@njit(part=True)
+@alone("int64, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1], float64[::1], "
+       "float64[:, ::1]")
 def _merge(a, centre, radius, points, matrix, up, t, w, scratch):  # type: ignore[no-untyped-def]
     """Weights of a node from those of its two children."""
     p = points.size
@@ -150,40 +152,52 @@ def _merge(a, centre, radius, points, matrix, up, t, w, scratch):  # type: ignor
         for i in range(p):
             t[which * p + i] = (centre[child, 0] - centre[a, 0] + radius[child] * points[i]) * _inverse(radius[a])
             w[which * p + i] = up[child, i]
-    _anterpolate(t, w, 2 * p, matrix, up[a], scratch)
+    call(_anterpolate, (t, w, 2 * p, matrix, up[a], scratch))
 
 
-@njit(part=True)
+@alone("int64, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1], float64[:, ::1]")
 def _descend(a, centre, radius, points, matrix, local, t, scratch):  # type: ignore[no-untyped-def]
     """Add what a node feels to what its two children feel."""
     for child in range(2 * a + 1, 2 * a + 3):
         for i in range(points.size):
             t[i] = (centre[child, 0] - centre[a, 0] + radius[child] * points[i]) * _inverse(radius[a])
-        _interpolate(local[a], t, points.size, matrix, local[child], scratch)
+        call(_interpolate, (local[a], t, points.size, matrix, local[child], scratch))
 
 
-@njit(part=True)
-def _up(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_up):  # type: ignore[no-untyped-def]
-    """Every node's particles as weights at its Chebyshev points, for the nodes below one node of level ``cut``."""
-    run, subtree = task >> cut, task & ((1 << cut) - 1)
+# Nodes of a level are the roots of subtrees, and each subtree below it a task: first those of level ``cut`` down to the
+# leaves, then the few nodes above as one. Tasks share out nodes and change no number.
+
+
+@task("int64, int64, int64, int64, float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[::1], float64[:, ::1], "
+      "float64[:, :, ::1]")
+def _up(number, depth, top, bottom, leaves, all_xs, all_centre, all_radius, points,  # type: ignore[no-untyped-def]
+        matrix, all_up):
+    """Every node's particles as weights at its Chebyshev points: levels bottom - 1 to top below one node of level ``top``.
+
+    With ``leaves`` the leaves first, from their particles.
+    """
+    run, subtree = number >> top, number & ((1 << top) - 1)
     xs, centre, radius, up = all_xs[run], all_centre[run], all_radius[run], all_up[run]
     n, p, first_leaf = xs.size, points.size, (1 << depth) - 1
     size = max((n >> depth) + 8, 2 * p)
     t, w, scratch = np.empty(size), np.ones(size), np.empty((2, size))
-    for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
-        a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
-        for j in range(j0, j1):
-            t[j - j0] = (xs[j] - centre[a, 0]) * _inverse(radius[a])
-        _anterpolate(t, w, j1 - j0, matrix, up[a], scratch)
-    for level in range(depth - 1, cut - 1, -1):
-        for i in range(subtree << (level - cut), (subtree + 1) << (level - cut)):
-            _merge((1 << level) - 1 + i, centre, radius, points, matrix, up, t, w, scratch)
+    if leaves:
+        for i in range(subtree << (depth - top), (subtree + 1) << (depth - top)):
+            a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
+            for j in range(j0, j1):
+                t[j - j0] = (xs[j] - centre[a, 0]) * _inverse(radius[a])
+            call(_anterpolate, (t, w, j1 - j0, matrix, up[a], scratch))
+    for level in range(bottom - 1, top - 1, -1):
+        for i in range(subtree << (level - top), (subtree + 1) << (level - top)):
+            call(_merge, ((1 << level) - 1 + i, centre, radius, points, matrix, up, t, w, scratch))
 
 
-@njit(part=True)
-def _across(task, all_centre, all_radius, points, all_up, all_local, all_start, far, longest, law):  # type: ignore[no-untyped-def]
+@task("float64[:, :, ::1], float64[:, ::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], int64[:, ::1], int32[::1], "
+      "int64, int64, float64, float64, float64")
+def _across(number, all_centre, all_radius, points, all_up, all_local, all_start, far, longest,  # type: ignore[no-untyped-def]
+            family, exponent, softening2, core2):
     """What the far nodes do at a node's Chebyshev points, for every _TASKS-th node (interleaved for balance)."""
-    run, first = task // _TASKS, task % _TASKS
+    run, first = number // _TASKS, number % _TASKS
     centre, radius, up, local, far_start = all_centre[run], all_radius[run], all_up[run], all_local[run], all_start[run]
     p = points.size
     y, w, t = np.empty(longest * p), np.empty(longest * p), np.empty(p)
@@ -199,82 +213,71 @@ def _across(task, all_centre, all_radius, points, all_up, all_local, all_start, 
                 m += p
             for i in range(p):
                 t[i] = radius[a] * points[i]
-            _sweep(t, y[:m], w[:m], law, local[a])
+            call(_sweep, (t, y[:m], w[:m], family, exponent, softening2, core2, local[a]))
 
 
-@njit(part=True)
-def _down(task, cut, depth, all_xs, all_centre, all_radius, points, matrix, all_local,  # type: ignore[no-untyped-def]
-          all_start, near, longest, law, all_order, scale, all_out):
-    """Bring what the nodes of a subtree feel to their particles and add the near leaves."""
-    run, subtree = task >> cut, task & ((1 << cut) - 1)
+@task("int64, int64, float64[:, :, ::1], float64[:, ::1], float64[::1], float64[:, ::1], float64[:, :, ::1]")
+def _down(number, top, bottom, all_centre, all_radius, points, matrix, all_local):  # type: ignore[no-untyped-def]
+    """Bring what a node of level ``top`` feels down to level ``bottom``."""
+    run, subtree = number >> top, number & ((1 << top) - 1)
+    centre, radius, local = all_centre[run], all_radius[run], all_local[run]
+    t, scratch = np.empty(points.size), np.empty((2, points.size))
+    for level in range(top, bottom):
+        for i in range(subtree << (level - top), (subtree + 1) << (level - top)):
+            call(_descend, ((1 << level) - 1 + i, centre, radius, points, matrix, local, t, scratch))
+
+
+@task("int64, int64, float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], "
+      "int64[:, ::1], int32[::1], int64, int64, float64, float64, float64, int64[:, ::1], float64, float64[:, :, ::1]")
+def _near(number, cut, depth, all_xs, all_centre, all_radius, matrix, all_local,  # type: ignore[no-untyped-def]
+          all_start, near, longest, family, exponent, softening2, core2, all_order, scale, all_out):
+    """Forces on the particles below a node of level ``cut``: what their leaves feel, and the near leaves."""
+    run, subtree = number >> cut, number & ((1 << cut) - 1)
     xs, centre, radius, local = all_xs[run], all_centre[run], all_radius[run], all_local[run]
     near_start, order, out = all_start[run], all_order[run], all_out[run]
-    n, p, first_leaf = xs.size, points.size, (1 << depth) - 1
+    n, first_leaf = xs.size, (1 << depth) - 1
     size = (n >> depth) + 8
-    t, scratch, force = np.empty(max(size, p)), np.empty((2, max(size, p))), np.empty(size)
+    t, scratch, force = np.empty(size), np.empty((2, size)), np.empty(size)
     y, w = np.empty(longest * size), np.ones(longest * size)
-    for level in range(cut, depth):
-        for i in range(subtree << (level - cut), (subtree + 1) << (level - cut)):
-            _descend((1 << level) - 1 + i, centre, radius, points, matrix, local, t, scratch)
     for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
         a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
         for j in range(j0, j1):
             t[j - j0] = (xs[j] - centre[a, 0]) * _inverse(radius[a])
         force[:] = 0.0
-        _interpolate(local[a], t, j1 - j0, matrix, force, scratch)
+        call(_interpolate, (local[a], t, j1 - j0, matrix, force, scratch))
         m = 0
         for entry in range(near_start[i], near_start[i + 1]):
             for j in range(edge(near[entry], depth, n), edge(near[entry] + 1, depth, n)):
                 y[m] = xs[j]
                 m += 1
-        _sweep(xs[j0:j1], y[:m], w[:m], law, force)
+        call(_sweep, (xs[j0:j1], y[:m], w[:m], family, exponent, softening2, core2, force))
         for j in range(j0, j1):
             out[order[j], 0] += scale * force[j - j0]
 
 
-@njit(part=True)
-def _top_up(run, cut, centre, radius, points, matrix, up):  # type: ignore[no-untyped-def]
-    """The few nodes above level ``cut``, whose subtrees are separate tasks."""
-    p = points.size
-    t, w, scratch = np.empty(2 * p), np.empty(2 * p), np.empty((2, 2 * p))
-    for a in range((1 << cut) - 2, -1, -1):
-        _merge(a, centre[run], radius[run], points, matrix, up[run], t, w, scratch)
+def plant(xs: Array, depth: int, centre: Array, radius: Array) -> None:
+    """Centre and radius of every node over (run, node), for sorted positions xs over (run, particle)."""
+    share(_plant, len(xs), xs, depth, centre, radius)
 
 
-@njit(part=True)
-def _top_down(run, cut, centre, radius, points, matrix, local):  # type: ignore[no-untyped-def]
-    p = points.size
-    t, scratch = np.empty(p), np.empty((2, p))
-    for a in range((1 << cut) - 1):
-        _descend(a, centre[run], radius[run], points, matrix, local[run], t, scratch)
-
-
-# Parallel loops hold one call each: what stands in their bodies compiles slowly. Tasks share out nodes and change no number.
-
-
-@njit(parallel=True)
-def rise(xs, depth, centre, radius, points, matrix, up):  # type: ignore[no-untyped-def]
+def rise(xs: Array, depth: int, centre: Array, radius: Array, points: Array, matrix: Array, up: Array) -> None:
     """up[run, node] = weights at the node's Chebyshev points for its particles."""
     cut = min(depth, _CUT)
-    for task in prange(xs.shape[0] << cut):
-        _up(np.int64(task), cut, depth, xs, centre, radius, points, matrix, up)
-    for run in range(xs.shape[0]):
-        _top_up(run, cut, centre, radius, points, matrix, up)
+    for top, bottom, leaves in ((cut, depth, True), (0, cut, False)):
+        share(_up, len(xs) << top, depth, top, bottom, leaves, xs, centre, radius, points, matrix, up)
 
 
-@njit(parallel=True)
-def cross(centre, radius, points, up, far_start, far, longest, law, local):  # type: ignore[no-untyped-def]
+def cross(centre: Array, radius: Array, points: Array, up: Array, far_start: Any, far: Any, longest: int,
+          law: tuple[int, float, float, float], local: Array) -> None:
     """local[run, node] += what its far nodes do at its Chebyshev points."""
-    for task in prange(radius.shape[0] * _TASKS):
-        _across(np.int64(task), centre, radius, points, up, local, far_start, far, longest, law)
+    share(_across, len(radius) * _TASKS, centre, radius, points, up, local, far_start, far, longest, *law)
 
 
-@njit(parallel=True)
-def fall(xs, order, depth, centre, radius, points, matrix, near_start, near, longest, law, scale, local, out):  # type: ignore[no-untyped-def]
+def fall(xs: Array, order: Any, depth: int, centre: Array, radius: Array, points: Array, matrix: Array, near_start: Any,
+         near: Any, longest: int, law: tuple[int, float, float, float], scale: float, local: Array, out: Array) -> None:
     """out[run, order[run, k], 0] += scale times (what its nodes feel at particle k, and its near leaves)."""
     cut = min(depth, _CUT)
-    for run in range(xs.shape[0]):
-        _top_down(run, cut, centre, radius, points, matrix, local)
-    for task in prange(xs.shape[0] << cut):
-        _down(np.int64(task), cut, depth, xs, centre, radius, points, matrix, local, near_start, near, longest, law, order,
-              scale, out)
+    for top, bottom in ((0, cut), (cut, depth)):
+        share(_down, len(xs) << top, top, bottom, centre, radius, points, matrix, local)
+    share(_near, len(xs) << cut, cut, depth, xs, centre, radius, matrix, local, near_start, near, longest, *law, order,
+          scale, out)

@@ -21,7 +21,8 @@ import math
 import numpy as np
 
 from meanfield._checks import Array
-from meanfield._numba import njit, wide_vectors
+from meanfield._numba import call, njit, wide_vectors
+from meanfield._tasks import alone
 
 __all__ = ["PAIRS", "binomials", "descend", "evaluate", "inverse_of", "merge", "moments", "translate"]
 
@@ -38,7 +39,7 @@ def binomials(order: int) -> tuple[Array, Array]:
     return table, np.stack([factorial, 1.0 / factorial])
 
 
-@njit(part=True)
+@alone("float64, float64, float64[::1], float64[::1], float64[::1]")
 def _exponential_terms(zr, zi, inverse_factorial, re, im):  # type: ignore[no-untyped-def]
     """re + i im = z^k / k!."""
     pr, pi = 1.0, 0.0
@@ -53,7 +54,7 @@ def inverse_of(radius):  # type: ignore[no-untyped-def]
     return 1.0 / radius if radius > 0.0 else 0.0
 
 
-@njit(part=True)
+@alone("float64[::1], float64[::1], float64, float64, float64, float64[:, ::1], float64[:, ::1]")
 def moments(px, py, cx, cy, inverse, up, s):  # type: ignore[no-untyped-def]
     """up[:, k] = sum_j ((z_j - c) / r)^k, real and imaginary part."""
     wide_vectors()
@@ -73,7 +74,7 @@ def moments(px, py, cx, cy, inverse, up, s):  # type: ignore[no-untyped-def]
         up[0, k], up[1, k] = real, imag
 
 
-@njit(part=True)
+@alone("int64, float64[:, ::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1]")
 def merge(a, centre, radius, factorial, up, s):  # type: ignore[no-untyped-def]
     """Moments of a node from its children's: a'_k / k! = sum_j (sigma^j a_j / j!) (d^(k - j) / (k - j)!)."""
     wide_vectors()
@@ -83,8 +84,8 @@ def merge(a, centre, radius, factorial, up, s):  # type: ignore[no-untyped-def]
     tr[:p] = 0.0
     ti[:p] = 0.0
     for b in range(2 * a + 1, 2 * a + 3):
-        _exponential_terms((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, factorial[1],
-                           dr, di)
+        call(_exponential_terms, ((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse,
+                                  factorial[1], dr, di))
         sigma, ratio = 1.0, radius[b] * inverse
         for j in range(p):
             br, bi = up[b, 0, j] * sigma * factorial[1, j], up[b, 1, j] * sigma * factorial[1, j]
@@ -96,7 +97,7 @@ def merge(a, centre, radius, factorial, up, s):  # type: ignore[no-untyped-def]
         up[a, 0, k], up[a, 1, k] = tr[k] * factorial[0, k], ti[k] * factorial[0, k]
 
 
-@njit(part=True)
+@alone("int64, float64[:, ::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1]")
 def descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped-def]
     """Add the local expansion of a node to its children's: b'_l = sigma^l / l! sum_j (b_j j!) (d^(j - l) / (j - l)!)."""
     wide_vectors()
@@ -106,8 +107,8 @@ def descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped-
     for k in range(p):
         gr[k], gi[k] = local[a, 0, k] * factorial[0, k], local[a, 1, k] * factorial[0, k]
     for b in range(2 * a + 1, 2 * a + 3):
-        _exponential_terms((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse, factorial[1],
-                           dr, di)
+        call(_exponential_terms, ((centre[b, 0] - centre[a, 0]) * inverse, (centre[b, 1] - centre[a, 1]) * inverse,
+                                  factorial[1], dr, di))
         tr[:p] = 0.0
         ti[:p] = 0.0
         for i in range(p):
@@ -121,7 +122,7 @@ def descend(a, centre, radius, factorial, local, s):  # type: ignore[no-untyped-
             sigma *= ratio
 
 
-@njit(part=True)
+@alone("float64[:, ::1], float64[:, ::1], float64[::1], float64[:, ::1], int64")
 def _rotate(a, w, step, x, terms):  # type: ignore[no-untyped-def]
     """x[k] = a[k] w step^k for rows of complex numbers over (real and imaginary part, pair); w comes as row 0 of ``w``.
 
@@ -140,7 +141,7 @@ def _rotate(a, w, step, x, terms):  # type: ignore[no-untyped-def]
             w[after, PAIRS + j] = w[now, j] * step[PAIRS + j] + w[now, PAIRS + j] * step[j]
 
 
-@njit(part=True)
+@alone("float64[:, ::1], float64[:, ::1], int64, float64[:, ::1]")
 def _combine(table, x, terms, y):  # type: ignore[no-untyped-def]
     """y[m] = sum_{k < terms - m} binom(k + m, m) x[k]; 2 x 4 entries of the table share what they load."""
     wide_vectors()
@@ -158,7 +159,8 @@ def _combine(table, x, terms, y):  # type: ignore[no-untyped-def]
                 y[m + 1, j] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
 
 
-@njit(part=True)
+@alone("int64[::1], int64[::1], int64, float64[:, ::1], float64[::1], float64[:, ::1], float64[:, :, ::1], "
+       "float64[:, :, ::1], float64[:, ::1], float64[:, :, ::1]")
 def translate(targets, sources, terms, centre, radius, table, up, s, w, local):  # type: ignore[no-untyped-def]
     """Add to ``local`` what source nodes do in target nodes, each pair with ``terms`` terms k + m.
 
@@ -176,14 +178,14 @@ def translate(targets, sources, terms, centre, radius, table, up, s, w, local): 
         w[0, j], w[0, PAIRS + j] = 1.0, 0.0
         for k in range(terms):
             a[k, j], a[k, PAIRS + j] = up[there, 0, k], up[there, 1, k]
-    _rotate(a, w, step, x, terms)
+    call(_rotate, (a, w, step, x, terms))
     x[terms:terms + 3] = 0.0
-    _combine(table, x, terms, a)
+    call(_combine, (table, x, terms, a))
     for j in range(count):  # now (-r_A / T)^m / T
         r = -radius[targets[j]]
         step[j], step[PAIRS + j] = r * inverse[j], r * inverse[PAIRS + j]
         w[0, j], w[0, PAIRS + j] = inverse[j], inverse[PAIRS + j]
-    _rotate(a, w, step, x, terms)
+    call(_rotate, (a, w, step, x, terms))
     for j in range(count):
         here = targets[j]
         for m in range(terms):
@@ -191,7 +193,7 @@ def translate(targets, sources, terms, centre, radius, table, up, s, w, local): 
             local[here, 1, m] += x[m, PAIRS + j]
 
 
-@njit(part=True)
+@alone("float64[::1], float64[::1], float64, float64, float64, float64[:, ::1], float64[:, ::1], float64[::1], float64[::1]")
 def evaluate(px, py, cx, cy, inverse, local, s, fx, fy):  # type: ignore[no-untyped-def]
     """Force at particles from the local expansion of their leaf (Horner): its conjugate."""
     wide_vectors()

@@ -11,10 +11,13 @@ what far nodes do to each other, ``fall`` the forces.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from meanfield._numba import njit, prange, wide_vectors
+from meanfield._checks import Array
+from meanfield._numba import call, njit, wide_vectors
+from meanfield._tasks import alone, share, task
 from meanfield.kernels.plane_expansions import PAIRS, descend, evaluate, inverse_of, merge, moments, translate
 from meanfield.kernels.trees import edge
 
@@ -26,7 +29,7 @@ _TASKS = 64  # more than the threads that can matter
 _CUT = 5  # subtrees below this level are tasks
 
 
-@njit(part=True)
+@njit(inline=True)
 def _pivot(key, low, high, k, sample):  # type: ignore[no-untyped-def]
     """A guess of the key that belongs at k: the same quantile of a sample."""
     size = min(sample.size, max(3, (high - low) >> 4))
@@ -40,7 +43,7 @@ def _pivot(key, low, high, k, sample):  # type: ignore[no-untyped-def]
     return sample[((k - low) * size) // (high - low)]
 
 
-@njit(part=True)
+@alone("float64[::1], float64[::1], int64[::1], int64, int64, int64")
 def _select(key, other, order, low, high, k):  # type: ignore[no-untyped-def]
     """Reorder low .. high - 1 of all three so that no key before k is above one from k on (Hoare's quickselect)."""
     sample = np.empty(63)
@@ -66,11 +69,13 @@ def _select(key, other, order, low, high, k):  # type: ignore[no-untyped-def]
             return
 
 
-@njit(part=True)
-def _split(i, level, depth, px, py, order, centre, radius):  # type: ignore[no-untyped-def]
+@task("int64, int64, float64[:, ::1], float64[:, ::1], int64[:, ::1], float64[:, :, ::1], float64[:, ::1]")
+def _split(number, level, depth, all_px, all_py, all_order, all_centre, all_radius):  # type: ignore[no-untyped-def]
     """Centre and radius of a node; then halve its particles along the longer side."""
     wide_vectors()
-    n = px.size
+    run = number >> level
+    px, py, order, centre, radius = all_px[run], all_py[run], all_order[run], all_centre[run], all_radius[run]
+    i, n = number - (run << level), px.size
     j0, j1 = edge(i, level, n), edge(i + 1, level, n)
     left = right = px[j0]
     bottom = top = py[j0]
@@ -86,29 +91,16 @@ def _split(i, level, depth, px, py, order, centre, radius):  # type: ignore[no-u
     if level < depth:
         middle = edge(2 * i + 1, level + 1, n)
         if right - left >= top - bottom:
-            _select(px, py, order, j0, j1, middle)
+            call(_select, (px, py, order, j0, j1, middle))
         else:
-            _select(py, px, order, j0, j1, middle)
+            call(_select, (py, px, order, j0, j1, middle))
 
 
-@njit(part=True)
-def _split_task(task, level, depth, px, py, order, centre, radius):  # type: ignore[no-untyped-def]
-    run = task >> level
-    _split(task - (run << level), level, depth, px[run], py[run], order[run], centre[run], radius[run])
-
-
-@njit(parallel=True)
-def plant(px, py, order, depth, centre, radius):  # type: ignore[no-untyped-def]
-    """Bring positions px, py over (run, particle) and ``order`` into the tree's order; centre and radius of all nodes."""
-    for level in range(depth + 1):
-        for task in prange(px.shape[0] << level):
-            _split_task(np.int64(task), level, depth, px, py, order, centre, radius)
-
-
-@njit(part=True)
-def _across(task, all_centre, all_radius, table, all_up, all_local, all_start, far, log_tolerance):  # type: ignore[no-untyped-def]
+@task("float64[:, :, ::1], float64[:, ::1], float64[:, ::1], float64[:, :, :, ::1], float64[:, :, :, ::1], int64[:, ::1], "
+      "int32[::1], float64")
+def _across(number, all_centre, all_radius, table, all_up, all_local, all_start, far, log_tolerance):  # type: ignore[no-untyped-def]
     """What the far nodes do in a node, for every _TASKS-th node (interleaved for balance)."""
-    run, first = task // _TASKS, task % _TASKS
+    run, first = number // _TASKS, number % _TASKS
     centre, radius, up, local, far_start = all_centre[run], all_radius[run], all_up[run], all_local[run], all_start[run]
     order = up.shape[2]
     total = 0
@@ -141,10 +133,10 @@ def _across(task, all_centre, all_radius, table, all_up, all_local, all_start, f
     s, w = np.zeros((2, order + 4, 2 * PAIRS)), np.zeros((4, 2 * PAIRS))
     for low in range(0, total, PAIRS):
         high = min(low + PAIRS, total)
-        translate(targets[low:high], sources[low:high], terms[high - 1], centre, radius, table, up, s, w, local)
+        call(translate, (targets[low:high], sources[low:high], terms[high - 1], centre, radius, table, up, s, w, local))
 
 
-@njit(part=True)
+@alone("float64[::1], float64[::1], float64[::1], float64[::1], float64, float64, float64[::1], float64[::1]")
 def _sweep(tx, ty, sx, sy, softening2, core2, fx, fy):  # type: ignore[no-untyped-def]
     """fx, fy [i] += sum_j (target_i - source_j) / q_ij; four targets share one division."""
     wide_vectors()
@@ -192,85 +184,88 @@ def _sweep(tx, ty, sx, sy, softening2, core2, fx, fy):  # type: ignore[no-untype
         fy[i] += g0
 
 
-@njit(part=True)
-def _up(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all_up):  # type: ignore[no-untyped-def]
-    """Moments of the nodes below one node of level ``cut``."""
-    run, subtree = task >> cut, task & ((1 << cut) - 1)
+# Nodes of a level are the roots of subtrees, and each subtree below it a task: first those of level ``cut`` down to the
+# leaves, then the few nodes above as one. Tasks share out nodes and change no number.
+
+
+@task("int64, int64, int64, int64, float64[:, ::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[:, ::1], "
+      "float64[:, :, :, ::1]")
+def _up(number, depth, top, bottom, leaves, all_px, all_py, all_centre, all_radius,  # type: ignore[no-untyped-def]
+        factorial, all_up):
+    """Moments of the nodes of levels bottom - 1 to top below one node of level ``top``, with ``leaves`` the leaves first."""
+    run, subtree = number >> top, number & ((1 << top) - 1)
     px, py, centre, radius, up = all_px[run], all_py[run], all_centre[run], all_radius[run], all_up[run]
     n, first_leaf = px.size, (1 << depth) - 1
     s = np.empty((4, max((n >> depth) + 8, up.shape[2])))
-    for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
-        a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
-        moments(px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], inverse_of(radius[a]), up[a], s)
-    for level in range(depth - 1, cut - 1, -1):
-        for i in range(subtree << (level - cut), (subtree + 1) << (level - cut)):
-            merge((1 << level) - 1 + i, centre, radius, factorial, up, s)
+    if leaves:
+        for i in range(subtree << (depth - top), (subtree + 1) << (depth - top)):
+            a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
+            call(moments, (px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], inverse_of(radius[a]), up[a], s))
+    for level in range(bottom - 1, top - 1, -1):
+        for i in range(subtree << (level - top), (subtree + 1) << (level - top)):
+            call(merge, ((1 << level) - 1 + i, centre, radius, factorial, up, s))
 
 
-@njit(part=True)
-def _down(task, cut, depth, all_px, all_py, all_centre, all_radius, factorial, all_local,  # type: ignore[no-untyped-def]
-          all_start, near, longest, law, all_order, scale, all_out):
-    """Bring the local expansions of a subtree to its particles and add the near leaves."""
-    run, subtree = task >> cut, task & ((1 << cut) - 1)
+@task("int64, int64, float64[:, :, ::1], float64[:, ::1], float64[:, ::1], float64[:, :, :, ::1]")
+def _down(number, top, bottom, all_centre, all_radius, factorial, all_local):  # type: ignore[no-untyped-def]
+    """Bring the local expansion of a node of level ``top`` down to level ``bottom``."""
+    run, subtree = number >> top, number & ((1 << top) - 1)
+    centre, radius, local = all_centre[run], all_radius[run], all_local[run]
+    s = np.empty((6, local.shape[2]))
+    for level in range(top, bottom):
+        for i in range(subtree << (level - top), (subtree + 1) << (level - top)):
+            call(descend, ((1 << level) - 1 + i, centre, radius, factorial, local, s))
+
+
+@task("int64, int64, float64[:, ::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[:, :, :, ::1], "
+      "int64[:, ::1], int32[::1], int64, float64, float64, int64[:, ::1], float64, float64[:, :, ::1]")
+def _near(number, cut, depth, all_px, all_py, all_centre, all_radius, all_local,  # type: ignore[no-untyped-def]
+          all_start, near, longest, softening2, core2, all_order, scale, all_out):
+    """Forces on the particles below a node of level ``cut``: the expansions of their leaves, and the near leaves."""
+    run, subtree = number >> cut, number & ((1 << cut) - 1)
     px, py, centre, radius, local = all_px[run], all_py[run], all_centre[run], all_radius[run], all_local[run]
     near_start, order, out = all_start[run], all_order[run], all_out[run]
-    softening2, core2 = law
     n, first_leaf = px.size, (1 << depth) - 1
     size = (n >> depth) + 8
-    s, fx, fy = np.empty((6, max(size, local.shape[2]))), np.empty(size), np.empty(size)
+    s, fx, fy = np.empty((4, size)), np.empty(size), np.empty(size)
     sx, sy = np.empty(longest * size), np.empty(longest * size)
-    for level in range(cut, depth):
-        for i in range(subtree << (level - cut), (subtree + 1) << (level - cut)):
-            descend((1 << level) - 1 + i, centre, radius, factorial, local, s)
     for i in range(subtree << (depth - cut), (subtree + 1) << (depth - cut)):
         a, j0, j1 = first_leaf + i, edge(i, depth, n), edge(i + 1, depth, n)
-        evaluate(px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], inverse_of(radius[a]), local[a], s, fx, fy)
+        call(evaluate, (px[j0:j1], py[j0:j1], centre[a, 0], centre[a, 1], inverse_of(radius[a]), local[a], s, fx, fy))
         m = 0
         for entry in range(near_start[i], near_start[i + 1]):
             for j in range(edge(near[entry], depth, n), edge(near[entry] + 1, depth, n)):
                 sx[m], sy[m] = px[j], py[j]
                 m += 1
-        _sweep(px[j0:j1], py[j0:j1], sx[:m], sy[:m], softening2, core2, fx, fy)
+        call(_sweep, (px[j0:j1], py[j0:j1], sx[:m], sy[:m], softening2, core2, fx, fy))
         for j in range(j0, j1):
             out[order[j], 0] += scale * fx[j - j0]
             out[order[j], 1] += scale * fy[j - j0]
 
 
-@njit(part=True)
-def _top(run, cut, centre, radius, factorial, expansions, downwards):  # type: ignore[no-untyped-def]
-    """The few nodes above level ``cut``, whose subtrees are separate tasks."""
-    s = np.empty((6, expansions.shape[3]))
-    last = (1 << cut) - 2
-    for i in range(last + 1):
-        if downwards:
-            descend(i, centre[run], radius[run], factorial, expansions[run], s)
-        else:
-            merge(last - i, centre[run], radius[run], factorial, expansions[run], s)
+def plant(px: Array, py: Array, order: Any, depth: int, centre: Array, radius: Array) -> None:
+    """Bring positions px, py over (run, particle) and ``order`` into the tree's order; centre and radius of all nodes."""
+    for level in range(depth + 1):
+        share(_split, len(px) << level, level, depth, px, py, order, centre, radius)
 
 
-@njit(parallel=True)
-def rise(px, py, depth, centre, radius, factorial, up):  # type: ignore[no-untyped-def]
+def rise(px: Array, py: Array, depth: int, centre: Array, radius: Array, factorial: Array, up: Array) -> None:
     """up[run, node] = moments of the node's particles, (real, imaginary) over order."""
     cut = min(depth, _CUT)
-    for task in prange(px.shape[0] << cut):
-        _up(np.int64(task), cut, depth, px, py, centre, radius, factorial, up)
-    for run in range(px.shape[0]):
-        _top(run, cut, centre, radius, factorial, up, False)
+    for top, bottom, leaves in ((cut, depth, True), (0, cut, False)):
+        share(_up, len(px) << top, depth, top, bottom, leaves, px, py, centre, radius, factorial, up)
 
 
-@njit(parallel=True)
-def cross(centre, radius, table, up, far_start, far, log_tolerance, local):  # type: ignore[no-untyped-def]
+def cross(centre: Array, radius: Array, table: Array, up: Array, far_start: Any, far: Any, log_tolerance: float,
+          local: Array) -> None:
     """local[run, node] = Taylor coefficients of what the node's far nodes do there, to a relative tolerance."""
-    for task in prange(radius.shape[0] * _TASKS):
-        _across(np.int64(task), centre, radius, table, up, local, far_start, far, log_tolerance)
+    share(_across, len(radius) * _TASKS, centre, radius, table, up, local, far_start, far, log_tolerance)
 
 
-@njit(parallel=True)
-def fall(px, py, order, depth, centre, radius, factorial, near_start, near, longest, law, scale, local, out):  # type: ignore[no-untyped-def]
+def fall(px: Array, py: Array, order: Any, depth: int, centre: Array, radius: Array, factorial: Array, near_start: Any,
+         near: Any, longest: int, law: tuple[float, float], scale: float, local: Array, out: Array) -> None:
     """out[run, order[run, k]] += scale times (what its nodes feel at particle k, and its near leaves)."""
     cut = min(depth, _CUT)
-    for run in range(px.shape[0]):
-        _top(run, cut, centre, radius, factorial, local, True)
-    for task in prange(px.shape[0] << cut):
-        _down(np.int64(task), cut, depth, px, py, centre, radius, factorial, local, near_start, near, longest, law, order,
-              scale, out)
+    for top, bottom in ((0, cut), (cut, depth)):
+        share(_down, len(px) << top, top, bottom, centre, radius, factorial, local)
+    share(_near, len(px) << cut, cut, depth, px, py, centre, radius, local, near_start, near, longest, *law, order, scale, out)

@@ -50,6 +50,8 @@ class Grid:
         sides = self.cells if isinstance(self.cells, (tuple, list, np.ndarray)) else None
         cells = (_checks.count("cells", self.cells, least=2) if sides is None else
                  tuple(_checks.count("cells", m, least=2) for m in sides))
+        if isinstance(cells, tuple) and len(cells) == 1:
+            cells = cells[0]
         object.__setattr__(self, "cells", cells)
         if not isinstance(self.radial, (bool, np.bool_)):
             raise ValueError(f"radial must be True or False, got {self.radial!r}")

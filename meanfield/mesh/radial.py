@@ -90,10 +90,11 @@ def shell_averages(kernel: Interaction, dim: int, edges: Array) -> Array:
         mean = kernel.sphere_average(r, place[others] - r, dim) * weight[others]
         averages[i, i + _NEAR:] = weight[len(node) * i:len(node) * (i + 1)] @ mean.reshape(len(node), -1, len(node)).sum(2)
     for k in range(min(_NEAR, m)):
-        # the first shell has radii as small as the gap: its own graded panels
-        rows = np.arange(1, m - k)
-        averages[rows, rows + k] = _near(kernel, dim, width, rows, k, gauss(10))
-        averages[0, k] = _near(kernel, dim, width, np.array([0]), k, graded(10, 0.25, 10))[0]
+        # the first shells have radii as small as the gap
+        for first, last, rule in ((0, 1, graded(10, 0.25, 10)), (1, 4, gauss(10)), (4, m, gauss(5))):
+            rows = np.arange(first, min(last, m - k))
+            if rows.size:
+                averages[rows, rows + k] = _near(kernel, dim, width, rows, k, rule)
     upper = np.triu_indices(m, 1)
     averages[upper[::-1]] = averages[upper]
     return averages
@@ -117,10 +118,8 @@ def _near(kernel: Interaction, dim: int, width: float, rows: NDArray[np.int_], k
 
 
 def _gaps(kernel: Interaction, dim: int) -> tuple[Array, Array]:
-    """A rule for gaps in [0, 1] that resolves gap^(dim-1-s) (a power of the node makes its leading term a constant)."""
-    node, share = graded(12, 0.125, 17)
+    """A rule for gaps in [0, 1] in powers of its nodes, which flatten log(gap), gap log(gap) and gap^(dim-1-s)."""
     law = kernel.law
-    if law is not None and not law.softening and law.s > dim - 1:
-        power = 1.0 / (dim - law.s)
-        return np.maximum(node**power, 1e-250), share * power * node ** (power - 1.0)
-    return node, share
+    power = 5.0 / min(1.0, dim - law.s) if law is not None and not law.softening else 5.0
+    node, share = gauss(min(max(24, math.ceil(1.5 * power)), 200))
+    return np.maximum(node**power, 1e-250), share * power * node ** (power - 1.0)

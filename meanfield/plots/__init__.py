@@ -6,6 +6,7 @@
 - a density alone: ``density_lines`` (several times), ``spacetime``, ``density_image``, ``movie`` (GIF or MP4);
 - how fast: ``convergence`` (error against N), ``refinement`` (error against cells);
 - structure: ``free_energy_over_time``;
+- large deviations: ``rate`` (variational, particles, exact);
 - classifiers: ``learning_curve``, ``reliability``, ``bars``;
 - ``save``: PNG and SVG with the making command in their metadata, the same bytes each time.
 
@@ -17,6 +18,7 @@ inches width.
 from __future__ import annotations
 
 from meanfield.plots.classifiers import bars, learning_curve, reliability
+from meanfield.plots.deviations import rate
 from meanfield.plots.dynamics import (
     convergence,
     curve_with_points,
@@ -30,5 +32,5 @@ from meanfield.plots.fields import density_image, density_lines, movie
 from meanfield.plots.style import save
 
 __all__ = ["bars", "convergence", "curve_with_points", "density_image", "density_lines", "density_with_particles",
-           "distance_over_time", "free_energy_over_time", "learning_curve", "movie", "refinement", "reliability", "save",
-           "spacetime"]
+           "distance_over_time", "free_energy_over_time", "learning_curve", "movie", "rate", "refinement", "reliability",
+           "save", "spacetime"]

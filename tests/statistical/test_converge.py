@@ -37,7 +37,7 @@ def test_coupled_sizes_share_start_and_noise():
     assert (free["coupling_error"].values[0] == 0).all()
     assert np.isnan(free["coupling_error"].values[1]).all()
     soft = mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.GaussianPair(2.0, 0.3), 5.0)
-    found = mf.converge(soft, [25, 100, 400, 1600], 8, coupled=True, **SETTINGS)["coupling_error"]
+    found = mf.converge(soft, [25, 100, 400, 1600], 6, coupled=True, **SETTINGS)["coupling_error"]
     assert (found.isel(time=0, n_particles=slice(3)) == 0).all()
     rate = mf.fit_rate(np.array([25, 100, 400]), found.values[:3, -1])
     assert abs(rate.slope + 0.5) < max(4 * rate.stderr, 0.1)

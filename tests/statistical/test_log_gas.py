@@ -116,11 +116,11 @@ def test_exact_statistics_approach_the_density(beta):
     limit = float((rest["density"] * (rest["x"] - 0.5) ** 2).sum()) / 1000
     bias, stderr = [], []
     for n in (16, 64, 256):
-        m2 = np.square(mf.sample_log_gas(interval(n, beta, 1.0), n, 1000, seed=n)[:, :, 0] - 0.5).mean(axis=1)
+        m2 = np.square(mf.sample_log_gas(interval(n, beta, 1.0), n, 400, seed=n)[:, :, 0] - 0.5).mean(axis=1)
         bias.append(m2.mean() - limit)
         stderr.append(m2.std(ddof=1) / math.sqrt(m2.size))
     assert abs(bias[2]) < max(4 * stderr[2], abs(bias[0]) / 8)
-    assert abs(bias[2]) < 1e-3
+    assert abs(bias[2]) < 2e-3
 
 
 def test_other_problems_are_refused_in_one_sentence():

@@ -24,6 +24,9 @@ POSITION = np.concatenate([RNG.random((3, 6, 8, 1)), np.zeros((3, 6, 1, 1)), np.
 RUN = xr.Dataset({"position": (("run", "time", "particle", "component"), POSITION)}, {"time": TIME})
 PLANE = xr.Dataset({"density": (("time", "x", "y"), 1.0 + RNG.random((6, CELLS, CELLS)))}, {"time": TIME, "x": X, "y": X})
 N = np.array([100, 400, 1600])
+RATE = xr.Dataset({"rate": ("value", [0.4, 0.0, 0.5, np.inf])}, {"value": [-1.0, 0.0, 1.0, 2.0]})
+POINTS = xr.Dataset({"rate": ("value", [0.41, 0.52]), "rate_stderr": ("value", [0.01, 0.02])}, {"value": [-1.0, 1.0]},
+                    {"n_particles": 10})
 
 
 def distance(low: float = 0.01) -> xr.DataArray:
@@ -41,6 +44,7 @@ def draw(ax, name: str) -> None:
         "free_energy_over_time": lambda: plots.free_energy_over_time(FLOW, ax, 1.0, dissipation=True),
         "refinement": lambda: plots.refinement([10, 20, 40], [1.01, 1.0025, 1.000625], 1.0, ax),
         "curve_with_points": lambda: plots.curve_with_points(TIME, TIME, TIME, TIME, 0.1 * TIME, ax, exact=TIME),
+        "rate": lambda: plots.rate(ax, RATE, [POINTS, POINTS.assign_attrs(n_particles=20)], exact=([0.0, 1.0], [1.0, 0.0])),
         "learning_curve": lambda: plots.learning_curve([{"epoch": 1.0, "loss": 0.6, "accuracy": 0.7}], ax),
         "reliability": lambda: plots.reliability([0, 1, 1, 0], [0.1, 0.9, 1.0, 0.0], ax),
         "bars": lambda: plots.bars(["a long name", "b"], [0.7, 0.8], [0.6, 0.75], [0.75, 0.85], ax, baseline=0.5),
@@ -147,6 +151,17 @@ def test_refinement_fits_the_order_of_nonzero_errors():
     ax = Figure().subplots()
     plots.refinement([10, 20, 40, 80], [1.01, 1.0025, 1.000625, 1.0], 1.0, ax)
     assert "order 2.000" in ax.get_legend().get_texts()[1].get_text()
+
+
+def test_rates_leave_out_what_is_infinite_and_need_values():
+    ax = Figure().subplots()
+    plots.rate(ax, RATE, POINTS)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [-1.0, 0.0, 1.0])
+    (bars,) = ax.containers
+    np.testing.assert_allclose([s[1, 1] - s[0, 1] for s in bars[2][0].get_segments()], [0.04, 0.08])
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["variational, N → ∞", "particles, N = 10"]
+    with pytest.raises(ValueError, match="a Dataset with rate over value is needed"):
+        plots.rate(ax, FLOW)
 
 
 def test_learning_curve_takes_what_there_is():

@@ -49,7 +49,8 @@ mf.simulate(under(scheme, LINE), n_particles=200, dt=1e-5, t_end=steps * 1e-5, s
 """
 
 
-@pytest.mark.parametrize("scheme", ["projected", *(pytest.param(s, marks=pytest.mark.full) for s in SCHEMES[1:])])
+@pytest.mark.parametrize("scheme", [
+    "projected", *(pytest.param(s, marks=pytest.mark.full) for s in ("reflected", "tamed", "metropolis"))])
 def test_bug_04_another_process_goes_on(tmp_path, scheme):
     """200 particles, 1000 steps, split by the end of a process: saved every 10 steps, or every step."""
     arguments = {"n_particles": 200, "dt": 1e-5, "t_end": 1e-2, "seed": 11, "scheme": scheme}
@@ -179,13 +180,14 @@ import hashlib, sys
 import numba
 import meanfield as mf
 from test_reproducibility import DISC, LINE, TRAP, SCHEMES, under
-n, steps, found = int(sys.argv[1]), int(sys.argv[2]), set()
-for threads in map(int, sys.argv[3:]):
+n, runs, steps, *counts = map(int, sys.argv[1:])
+found = set()
+for threads in counts:
     numba.set_num_threads(threads)
     for _ in range(2):
         numbers = hashlib.sha256()
         for problem, scheme in {cases}:
-            run = mf.simulate(under(scheme, problem), n_particles=n, dt=1e-6, t_end=steps * 1e-6, n_runs=3, scheme=scheme,
+            run = mf.simulate(under(scheme, problem), n_particles=n, dt=1e-6, t_end=steps * 1e-6, n_runs=runs, scheme=scheme,
                               save_every=steps, seed=7, threads=threads)
             numbers.update(run["position"].values.tobytes() + mf.hamiltonian(problem, run).values.tobytes())
         flow = mf.solve(LINE, mf.Grid(64), t_end=0.1, initial=lambda x: 2 * x)
@@ -199,15 +201,15 @@ print(*found)
 def test_bug_05_same_bits_for_any_number_of_threads():
     """1, 2, 3 and 8 threads, twice each; and the only thread of another process."""
     program = THREADS.format(cases="[(TRAP, scheme) for scheme in SCHEMES] + [(DISC, 'projected'), (LINE, 'reflected')]")
-    many = run_program(program, 260, 3, 1, 2, 3, 8, NUMBA_NUM_THREADS="8").split()
+    many = run_program(program, 260, 3, 3, 1, 2, 3, 8, NUMBA_NUM_THREADS="8").split()
     assert len(many) == 1
-    assert run_program(program, 260, 3, 1, NUMBA_NUM_THREADS="1").split() == many
+    assert run_program(program, 260, 3, 3, 1, NUMBA_NUM_THREADS="1").split() == many
 
 
 @pytest.mark.full
 def test_bug_05_same_bits_of_ten_thousand_particles():
     program = THREADS.format(cases="[(TRAP, 'projected'), (DISC, 'projected')]")
-    assert len(run_program(program, 10_000, 50, 1, 2, 3, 8, NUMBA_NUM_THREADS="8").split()) == 1
+    assert len(run_program(program, 10_000, 1, 50, 1, 2, 3, 8, NUMBA_NUM_THREADS="8").split()) == 1
 
 
 @pytest.mark.full
@@ -245,6 +247,16 @@ def test_bug_13_a_new_run_from_the_end_of_one_with_the_same_seed_is_warned_about
     assert correlation(increments(first), increments(replay)) > 0.999  # the warning is right
     fresh = mf.simulate(FREE, initial=end, seed=6, **WALK)
     assert abs(correlation(increments(first), increments(fresh))) < 4 / np.sqrt(500 * 20)
+
+
+def test_bug_13_parts_of_a_dataset_are_known_by_their_labels(tmp_path):
+    run = mf.simulate(FREE, n_runs=3, seed=5, **WALK)
+    parts = {"run": run.isel(run=[2]), "last": run.isel(time=-1), "one": run.isel(run=0), "none": run.isel(time=[])}
+    for name, part in parts.items():
+        _rng._ends.clear()
+        part.to_netcdf(tmp_path / f"{name}.nc")
+        mf.load(tmp_path / f"{name}.nc")
+        assert {run for _, run, _ in _rng._ends} == ({2} if name == "run" else set())
 
 
 def test_bug_13_no_warning_where_no_noise_is_replayed():
