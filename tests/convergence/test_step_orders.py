@@ -27,9 +27,9 @@ CASES = {
     "1-D, frozen": (line, {}, False, [20, 40, 80, 160], 1280),
     "1-D, implicit": (line, {}, True, [10, 20, 40], 320),
     "1-D, limited flux": (line, {"beta": 300.0, "cells": 100}, False, [80, 160, 320], 2560),
-    "1-D, Riesz 0.9, implicit": (line, {"interaction": mf.Riesz(0.9), "cells": 100}, True, [40, 80, 160], 640),
+    "1-D, Riesz 0.9, implicit": (line, {"interaction": mf.Riesz(0.9), "cells": 60}, True, [40, 80, 160], 480),
     "2-D, frozen": (plane, {}, False, [10, 20, 40], 240),
-    "2-D, implicit": (plane, {"cells": (24, 20)}, True, [10, 20, 40], 120),
+    "2-D, implicit": (plane, {"cells": (16, 14)}, True, [10, 20, 40], 120),
 }
 
 
