@@ -15,9 +15,9 @@ from scipy.spatial import cKDTree
 
 from meanfield import _rng
 from meanfield._checks import Array, UnstableStepError
+from meanfield._numba import active_threads
 from meanfield.forces import Drift, core_radius
 from meanfield.kernels import langevin
-from meanfield.kernels.langevin import propose
 from meanfield.problem import Problem
 from meanfield.record import Move, Plan
 
@@ -25,6 +25,9 @@ __all__ = ["Euler", "Noise", "Stepper", "observe", "refuse_coarse", "refuse_unst
 
 # a core (see ``simulate``) above this share of the domain's diameter is no small correction any more
 _COARSEST_CORE = 0.1
+# Numbers of whole runs that a thread takes through a step at once, so that its passes meet them in the cache (10,000 runs of
+# 16 particles: 5.8 ms a step instead of 6.4)
+_TOGETHER = 1 << 15
 
 
 class Stepper(Protocol):
@@ -47,17 +50,19 @@ class Noise:
         self.out = np.empty_like(like)
         self.fine = np.empty_like(like) if refinement > 1 else self.out
 
-    def __call__(self, step: int) -> Array:
-        m = self.refinement
+    def __call__(self, step: int, first: int = 0, last: int | None = None) -> Array:
+        """Those of all runs, or of the runs first ... last - 1; the array is written again by the next call."""
+        m, count = self.refinement, None if last is None else last - first
+        out, fine = self.out[:count], self.fine[:count]
         if m == 1:
-            _rng.normals(self.key, 0, step, self.out)
-            return self.out
-        self.out[:] = 0.0
+            _rng.normals(self.key, first, step, out)
+            return out
+        out[:] = 0.0
         for j in range(m):
-            _rng.normals(self.key, 0, m * step + j, self.fine)
-            self.out += self.fine
-        self.out /= math.sqrt(m)
-        return self.out
+            _rng.normals(self.key, first, m * step + j, fine)
+            out += fine
+        out /= math.sqrt(m)
+        return out
 
 
 class Euler:
@@ -70,21 +75,35 @@ class Euler:
         self.tamed = scheme == "tamed"
         self.sigma = np.sqrt(2.0 * plan.dt / beta)
         self.drift = Drift(problem, plan, plan.dt)
-        # states that are written again and again: fresh memory costs more than the arithmetic of a step
-        self.push, *self.states = (np.empty_like(noise.out) for _ in range(3))
+        self.states = [np.empty(noise.out.shape) for _ in range(2)]  # fresh memory costs more than the arithmetic of a step
+        runs, numbers = len(noise.out), _TOGETHER * active_threads()
+        self.together = min(runs, max(1, numbers // noise.out[0].size))
+        self.push = np.empty_like(noise.out[:self.together])
 
     def __call__(self, x: Array, step: int) -> Move:
+        there = self.states[x is self.states[0]]
+        clipped, longest2 = np.empty(len(x)), np.empty(len(x))
+        for first in range(0, len(x), self.together):
+            runs = slice(first, first + self.together)
+            clipped[runs], longest2[runs] = self._go(x[runs], step, first, there[runs])
+        return Move(there, clipped, longest2)
+
+    def _go(self, x: Array, step: int, first: int, there: Array) -> tuple[Array, Array]:
+        """The step of some runs, ``first`` and those after it, into ``there``."""
         problem, plan, sigma = self.problem, self.plan, self.sigma[step]
-        drift = self.drift(x, step, self.push)
-        noise = self.noise(step) if sigma else drift
-        proposal = self.states[x is self.states[0]]
+        drift = self.drift(x, step, self.push[:len(x)])
+        noise = self.noise(step, first, first + len(x)) if sigma else drift
         # finite or not is all that can go wrong with a tamed step: it is shorter than L
-        longest, bound = (taming_length(problem), math.inf) if self.tamed else (math.inf, problem.domain.diameter)
-        worst = float(propose(x, drift, noise, plan.dt, sigma, longest, proposal).max())  # NaN wins a maximum
+        taming, bound = (1.0 / taming_length(problem), math.inf) if self.tamed else (0.0, problem.domain.diameter)
+        worst = float(langevin.propose(x, drift, noise, plan.dt, sigma, taming, there).max())  # NaN wins a maximum
         if not (math.isfinite(worst) and worst <= bound**2):
-            refuse_unstable(problem, plan.dt * drift, step, plan, bound)
-        moved = self.restrict(proposal) if problem.domain.walls else proposal
-        return Move(moved, *observe(problem, x, proposal, moved))
+            refuse_unstable(problem, plan.dt * drift, step, plan, bound, first)
+        if not problem.domain.walls:
+            return observe(problem, x, there, there)
+        moved = self.restrict(there)
+        seen = observe(problem, x, there, moved)
+        there[:] = moved
+        return seen
 
 
 def taming_length(problem: Problem) -> float:
@@ -99,11 +118,15 @@ def taming_length(problem: Problem) -> float:
 
 def observe(problem: Problem, before: Array, proposal: Array, moved: Array) -> tuple[Array, Array]:
     """Clipped particles and longest squared displacement of each run; going round a torus is no clipping."""
+    if moved.shape != proposal.shape:
+        raise ValueError(f"{type(problem.domain).__name__} must put points of shape {proposal.shape} back into the same "
+                         f"shape, got {moved.shape}")
     clipped, longest2 = langevin.observe(before, proposal, moved)
     return np.zeros_like(clipped) if problem.domain.period is not None else clipped, longest2
 
 
-def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longest: float | None = None) -> None:
+def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longest: float | None = None,
+                    first_run: int = 0) -> None:
     """Raise if a drift displacement is longer than ``longest`` (default: the domain's diameter) or not finite."""
     with np.errstate(over="ignore"):  # inf is caught below
         length2 = np.square(drift).sum(axis=-1)
@@ -112,6 +135,7 @@ def refuse_unstable(problem: Problem, drift: Array, step: int, plan: Plan, longe
     if math.isfinite(worst) and worst <= (diameter if longest is None else longest) ** 2:
         return
     run, particle = (int(i) for i in np.unravel_index(int(np.argmax(length2)), length2.shape))
+    run += first_run
     length = math.sqrt(worst) if worst >= 0 else math.nan
     time = step * plan.dt
     where = f"at step {step} (time {time:.6g}) the drift moves particle {particle} of run {run} by {length:.3g}"
