@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import linecache
 import multiprocessing
 import os
 import struct
@@ -33,16 +32,15 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import caching, cgutils, sigutils
-from numba.core.ccallback import CFunc
+from numba.core import caching, cgutils
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from meanfield import _checks
 
-__all__ = ["active_threads", "bits_to_float", "cache_folder", "call", "compile_alone", "compiled", "fit_threads",
-           "float_to_bits", "generated", "kernel", "multiply_add", "njit", "one_blas_thread", "prange",
-           "thread_count", "thread_id", "wide_vectors", "with_threads"]
+__all__ = ["Cache", "active_threads", "bits_to_float", "cache_folder", "call", "compiled", "fit_threads", "float_to_bits",
+           "multiply_add", "njit", "one_blas_thread", "polynomial", "prange", "thread_count", "thread_id", "wide_vectors",
+           "with_threads"]
 
 compiled = not numba.config.DISABLE_JIT
 prange = numba.prange
@@ -108,7 +106,7 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
 
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
+class Cache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImpl
 
 
@@ -119,7 +117,7 @@ def njit(*, parallel: bool = False, inline: bool = False, part: bool = False,
     ``part=True`` is for functions with float arithmetic that other compiled functions call: LLVM then always puts them into
     their callers. A call that stays a call goes to whichever copy of the function the process met first, and copies differ
     in their last bits, so that a number would depend on whether the cache was warm (seen). ``inline=True`` does the same
-    before types are known, for the smallest ones; ``kernel`` is for those too large to be copied.
+    before types are known, for the smallest ones; ``_tasks`` for those too large to be copied.
     ``cache=False`` is for a loop that takes a function of the user's: it would never be a cache hit, only fill the folder.
     """
 
@@ -127,45 +125,10 @@ def njit(*, parallel: bool = False, inline: bool = False, part: bool = False,
         compiled = numba.njit(parallel=parallel, inline="always" if inline else "never", forceinline=part, nogil=True,
                               **_OPTIONS)(function)
         if cache and not numba.config.DISABLE_JIT:
-            compiled._cache = _Cache(function)
+            compiled._cache = Cache(function)
         return compiled
 
     return wrap
-
-
-def kernel(name: str, source: str, names: dict[str, Any], arguments: str) -> Any:
-    """The function ``name`` of generated ``source`` (which sees ``names``), compiled on its own, as an address for ``call``.
-
-    ``arguments`` are its argument types. It must return nothing and call no other compiled function: Numba links callees
-    into each caller and optimises them there once more, and of several copies of a function a process uses the one that it
-    met first, so that the last bits would depend on what ran before (seen: another number after a cold start). ``name``
-    must be unique, it also keys the cache; tracebacks show the generated lines.
-    """
-    return compile_alone(generated(name, source, names), arguments)
-
-
-def generated(name: str, source: str, names: dict[str, Any]) -> Callable[..., None]:
-    """The Python function ``name`` of ``source``."""
-    file = f"<meanfield {name}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    space = {"__name__": __name__, **names}
-    exec(compile(source, file, "exec"), space)
-    function: Callable[..., None] = space[name]
-    return function
-
-
-def compile_alone(function: Callable[..., None], arguments: str) -> Any:
-    """The address of a function that is compiled on its own (see ``kernel``)."""
-    if numba.config.DISABLE_JIT:
-        return function
-    compiled = CFunc(function, sigutils.normalize_signature(f"void({arguments})"), locals={}, options=_OPTIONS)
-    compiled._cache = _Cache(function)  # type: ignore[attr-defined]
-    compiled.compile()
-    _kernels.append(compiled)  # the address is good as long as its owner lives
-    return compiled.address
-
-
-_kernels: list[Any] = []
 
 
 if numba.config.DISABLE_JIT:
@@ -180,6 +143,13 @@ if numba.config.DISABLE_JIT:
     def multiply_add(a: float, b: float, c: float) -> float:
         """a b + c."""
         return a * b + c
+
+    def polynomial(x: float, coefficients: tuple[float, ...]) -> float:
+        """The polynomial with these coefficients, the highest power first."""
+        value = coefficients[0]
+        for c in coefficients[1:]:
+            value = c + x * value
+        return value
 
     def float_to_bits(x: float) -> int:
         """The float64 x read as an int64."""
@@ -245,6 +215,19 @@ else:
             return builder.call(function, args, fastmath=sorted(_OPTIONS["fastmath"]))
 
         return numba.float64(numba.float64, numba.float64, numba.float64), codegen
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def polynomial(typingctx: Any, x: Any, coefficients: Any) -> Any:
+        """The polynomial with these coefficients, the highest power first."""
+        flags = sorted(_OPTIONS["fastmath"])
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value, *rest = [builder.extract_value(args[1], k) for k in range(len(coefficients))]
+            for c in rest:
+                value = builder.fadd(c, builder.fmul(args[0], value, flags=flags), flags=flags)
+            return value
+
+        return numba.float64(numba.float64, coefficients), codegen
 
     def _cast(source: Any, target: Any, register: Any) -> Any:
         def cast(typingctx: Any, x: Any) -> Any:

@@ -25,12 +25,12 @@ from meanfield._numba import (
     call,
     compiled,
     float_to_bits,
-    kernel,
     multiply_add,
     njit,
     prange,
     wide_vectors,
 )
+from meanfield._tasks import kernel
 
 __all__ = ["NOISE", "bridge_normals", "generator", "normals", "philox_key", "remember_ends", "replayed_runs"]
 

@@ -6,27 +6,64 @@ there is one copy of each function, no number depends on whether the cache was w
 
 ``alone``: a function that returns nothing; compiled functions call it with ``_numba.call(function, (arguments))``.
 ``task``: a function of a number and arrays; Python calls it with ``share(function, count, arguments)`` for the numbers
-0 to count - 1, on the threads that ``with_threads`` allows. Both name their argument types, and both are compiled, or
-loaded, when they are first needed. Options and cache are those of ``_numba``.
+0 to count - 1, on the threads that ``with_threads`` allows. ``kernel``: generated source, called by address. All of them
+name their argument types; ``alone`` and ``task`` are compiled, or loaded, when they are first needed. Options and cache are
+those of ``_numba``.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import linecache
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from llvmlite import binding
-from numba import carray, types
-from numba.core import config, sigutils
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils, config, sigutils
+from numba.core.ccallback import CFunc
 from numba.core.datamodel.models import OpaqueModel
 from numba.extending import intrinsic, register_model, typeof_impl
 
-from meanfield._numba import active_threads, bits_to_float, call, compile_alone, generated, njit, prange
+from meanfield._numba import _OPTIONS, Cache, active_threads, call, njit, prange
 
-__all__ = ["alone", "share", "task"]
+__all__ = ["alone", "kernel", "share", "task"]
+
+_kernels: list[Any] = []
+
+
+def kernel(name: str, source: str, names: dict[str, Any], arguments: str) -> Any:
+    """The function ``name`` of generated ``source`` (which sees ``names``), compiled on its own, as an address for ``call``.
+
+    ``arguments`` are its argument types. It must return nothing and call no other compiled function: Numba links callees
+    into each caller and optimises them there once more, and of several copies of a function a process uses the one that it
+    met first, so that the last bits would depend on what ran before (seen: another number after a cold start). ``name``
+    must be unique, it also keys the cache; tracebacks show the generated lines.
+    """
+    return compile_alone(generated(name, source, names), arguments)
+
+
+def generated(name: str, source: str, names: dict[str, Any]) -> Callable[..., None]:
+    """The Python function ``name`` of ``source``."""
+    file = f"<meanfield {name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    space = {"__name__": __name__, **names}
+    exec(compile(source, file, "exec"), space)
+    function: Callable[..., None] = space[name]
+    return function
+
+
+def compile_alone(function: Callable[..., None], arguments: str) -> Any:
+    """The address of a function that is compiled on its own (see ``kernel``)."""
+    if config.DISABLE_JIT:
+        return function
+    compiled = CFunc(function, sigutils.normalize_signature(f"void({arguments})"), locals={}, options=_OPTIONS)
+    compiled._cache = Cache(function)  # type: ignore[attr-defined]
+    compiled.compile()
+    _kernels.append(compiled)  # the address is good as long as its owner lives
+    return compiled.address
 
 
 class _Alone:
@@ -49,36 +86,26 @@ class _Alone:
         # the linker ends the process over a symbol that it does not know, and code from the cache asks for it as well
         for callee in _callees(self.function):
             callee.address  # noqa: B018
-        address = self._compile()
-        binding.add_symbol(self.symbol, address)
-        return address
-
-    def _compile(self) -> int:
         address: int = compile_alone(self.function, self.arguments)
+        binding.add_symbol(self.symbol, address)
         return address
 
 
 class _Task(_Alone):
-    """A function that finds its arguments in an array of integers: so one parallel loop does for all of them."""
+    """A function that is called with its arguments as they lie in memory: so one parallel loop does for all of them."""
 
-    def _compile(self) -> int:
-        unpacked, at = [], 0
-        for kind in self.types[1:]:
-            if isinstance(kind, types.Array):
-                shape = ", ".join(f"p[{at + 1 + k}]" for k in range(kind.ndim))
-                unpacked.append(f"carray(pointer(p[{at}]), ({shape},), np.{kind.dtype.name})")
-                at += kind.ndim
-            else:
-                unpacked.append(f"bits_to_float(p[{at}])" if isinstance(kind, types.Float) else f"p[{at}]")
-            at += 1
-        values = "".join(f"    a{k} = {text}\n" for k, text in enumerate(unpacked))
-        names = ", ".join(f"a{k}" for k in range(len(unpacked)))
+    def __init__(self, function: Callable[..., None], arguments: str) -> None:
+        super().__init__(function, "int64, " + arguments)
+        self._body = _Alone(function, self.arguments)
+
+    @functools.cached_property
+    def address(self) -> int:
+        self._body.address  # noqa: B018
         name = self.symbol.replace(".", "_")
-        source = (f"def {name}(first, last, packed):\n    p = carray(pointer(packed), ({max(at, 1)},), np.int64)\n{values}"
-                  f"    for task in range(first, last):\n        body(task, {names})\n")
-        space = {"np": np, "carray": carray, "pointer": _pointer, "bits_to_float": bits_to_float,
-                 "body": njit(inline=True)(self.function)}
-        address: int = compile_alone(generated(name, source, space), "int64, int64, int64")
+        source = (f"def {name}(first, last, packed):\n    for number in range(first, last):\n"
+                  "        call_packed(body, number, packed)\n")
+        loop = generated(name, source, {"call_packed": _call_packed, "body": self._body})
+        address: int = compile_alone(loop, "int64, int64, int64")
         return address
 
     @functools.cached_property
@@ -92,7 +119,8 @@ class _Task(_Alone):
                 if value.dtype != kind.dtype.name or value.ndim != kind.ndim or not value.flags.c_contiguous:
                     raise TypeError(f"{self.symbol} wants {kind}, got {value.dtype} with shape {value.shape}, "
                                     f"strides {value.strides}")
-                packed += [value.ctypes.data, *value.shape]
+                # as Numba lays out an array: two owners (none), items, their size, place, shape, strides
+                packed += [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
             else:
                 packed.append(int(np.float64(value).view(np.int64)) if isinstance(kind, types.Float) else int(value))
         return np.array(packed, np.int64)
@@ -114,11 +142,18 @@ def _typeof(function: _Alone, context: Any) -> _AloneType:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _pointer(typingctx: Any, address: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+def _call_packed(typingctx: Any, function: Any, number: Any, packed: Any) -> Any:
+    wanted = function.function.types
 
-    return types.voidptr(types.int64), codegen
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = [context.get_value_type(t) for t in wanted]
+        place = builder.inttoptr(args[2], ir.LiteralStructType(kinds[1:]).as_pointer())
+        given = [args[1], *(builder.extract_value(builder.load(place), k) for k in range(len(kinds) - 1))]
+        kind = ir.FunctionType(context.get_value_type(types.none), kinds)
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, function.function.symbol), given)
+        return context.get_dummy_value()
+
+    return types.void(function, types.int64, types.int64), codegen
 
 
 def _callees(function: Any) -> Iterator[_Alone]:
@@ -138,7 +173,7 @@ def alone(arguments: str) -> Callable[[Callable[..., None]], _Alone]:
 
 def task(arguments: str) -> Callable[[Callable[..., None]], _Task]:
     """A function for ``share``: its number first, then C-contiguous arrays, int64 and float64."""
-    return lambda function: _Task(function, "int64, " + arguments)
+    return lambda function: _Task(function, arguments)
 
 
 @njit(parallel=True)

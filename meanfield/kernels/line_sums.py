@@ -136,7 +136,7 @@ def _plant(run, xs, depth, centre, radius):  # type: ignore[no-untyped-def]
                              centre[run, two, 0] - middle + radius[run, two])
 
 
-@njit(inline=True)
+@njit(part=True)
 def _inverse(radius):  # type: ignore[no-untyped-def]
     """1 / radius, and 0 for a node whose particles coincide: they then all sit at its centre."""
     return 1.0 / radius if radius > 0.0 else 0.0
@@ -170,8 +170,8 @@ def _descend(a, centre, radius, points, matrix, local, t, scratch):  # type: ign
 
 @task("int64, int64, int64, int64, float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[::1], float64[:, ::1], "
       "float64[:, :, ::1]")
-def _up(number, depth, top, bottom, leaves, all_xs, all_centre, all_radius, points,  # type: ignore[no-untyped-def]
-        matrix, all_up):
+def _up(number, depth, top, bottom, leaves, all_xs, all_centre, all_radius,  # type: ignore[no-untyped-def]
+        points, matrix, all_up):
     """Every node's particles as weights at its Chebyshev points: levels bottom - 1 to top below one node of level ``top``.
 
     With ``leaves`` the leaves first, from their particles.
@@ -192,8 +192,8 @@ def _up(number, depth, top, bottom, leaves, all_xs, all_centre, all_radius, poin
             call(_merge, ((1 << level) - 1 + i, centre, radius, points, matrix, up, t, w, scratch))
 
 
-@task("float64[:, :, ::1], float64[:, ::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], int64[:, ::1], int32[::1], "
-      "int64, int64, float64, float64, float64")
+@task("float64[:, :, ::1], float64[:, ::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], int64[:, ::1], "
+      "int32[::1], int64, int64, float64, float64, float64")
 def _across(number, all_centre, all_radius, points, all_up, all_local, all_start, far, longest,  # type: ignore[no-untyped-def]
             family, exponent, softening2, core2):
     """What the far nodes do at a node's Chebyshev points, for every _TASKS-th node (interleaved for balance)."""

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from meanfield._numba import bits_to_float, float_to_bits, kernel, multiply_add, wide_vectors
-from meanfield.kernels.pair_weights import Weight
+from meanfield._numba import bits_to_float, float_to_bits, multiply_add, polynomial, wide_vectors
+from meanfield._tasks import kernel
+from meanfield.kernels.pair_weights import POLYNOMIALS, Weight
 
 __all__ = ["FLAT", "LANES", "NAMES", "energies_of_rows", "expand", "forces_across_runs", "forces_between_blocks"]
 
@@ -31,14 +32,16 @@ STRETCH = 512
 LANES = 32  # runs side by side
 WIDTH = 8  # float64 in a 512-bit register; blocks start at multiples of it
 NAMES = {"np": np, "math": math, "rint": np.rint, "float_to_bits": float_to_bits, "bits_to_float": bits_to_float,
-         "multiply_add": multiply_add, "wide_vectors": wide_vectors, "WIDTH": WIDTH, "STRETCH": STRETCH, "LANES": LANES}
+         "multiply_add": multiply_add, "polynomial": polynomial, "wide_vectors": wide_vectors, **POLYNOMIALS,
+         "WIDTH": WIDTH, "STRETCH": STRETCH, "LANES": LANES}
 
 _FORCES = """
 def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
     wide_vectors()
     nobody = np.zeros(({dim}, WIDTH))
     for i in range(i0, i1, 4):
-        x$u$a = x[$a, min(i + $u, i1 - 1)]
+        k$u = min(i + $u, i1 - 1)
+        x$u$a = x[$a, k$u]
         s$u$a = 0.0
         # A block with itself: the eight that the targets belong to are met from both sides (a particle itself has d = 0),
         # then all later ones. Fewer than four targets are left only at the end, where nobody is later.
@@ -97,7 +100,7 @@ r$u = work[$u, :stop - start]
 for j in range(stop - start):
     r$u[j] = soft
 for a in range(0, x.shape[0], 4):
-    x$u$c = x[a + $c, min(i + $u, i1 - 1)]
+    x$u$c = x[a + $c, k$u]
     row$c = x[a + $c, start:stop]
     for j in range(stop - start):
         d$u$c = x$u$c - row$c[j]
@@ -110,6 +113,7 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
     nobody = np.zeros((x.shape[0], WIDTH))
     work = np.empty((4, STRETCH))
     for i in range(i0, i1, 4):
+        k$u = min(i + $u, i1 - 1)
         low = i - (i - i0) % WIDTH if i0 == j0 else j0 - WIDTH
         for later in range(0 if i0 == j0 else 1, 2):
             first, last = (low + WIDTH, j1) if later else (low, min(low + WIDTH, j1))
@@ -123,7 +127,7 @@ def {name}(x, f, i0, i1, j0, j1, power, soft, floor):
                 for u in range(i1 - i, 4):
                     work[u] = 0.0
                 for a in range(0, x.shape[0], 2):
-                    x$u$b = x[a + $b, min(i + $u, i1 - 1)]
+                    x$u$b = x[a + $b, k$u]
                     row$b = x[a + $b, start:stop]
                     push$b = f[a + $b, start:stop] if later else nobody[a + $b]
                     s$u$b = 0.0
@@ -142,7 +146,8 @@ def {name}(x, i0, i1, power, soft, floor, rows, closest):
     wide_vectors()
     nearest = np.inf
     for i in range(i0, i1, 4):
-        x$u$a = x[$a, min(i + $u, i1 - 1)]
+        k$u = min(i + $u, i1 - 1)
+        x$u$a = x[$a, k$u]
         row$a = x[$a, :i]
         total0 = total1 = total2 = total3 = 0.0
         for j in range(i if i + 3 < i1 else 0):
@@ -172,6 +177,7 @@ def {name}(x, i0, i1, power, soft, floor, rows, closest):
     nearest = np.inf
     work = np.empty((4, STRETCH))
     for i in range(i0, i1, 4):
+        k$u = min(i + $u, i1 - 1)
         rest = 0.0
         # the stretch with the four targets themselves is the last one
         for start in range(0, min(i + 4, i1), STRETCH):

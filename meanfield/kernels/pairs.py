@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from meanfield._numba import active_threads, call, njit, prange
+from meanfield._tasks import share, task
 from meanfield.kernels.pair_loops import FLAT, LANES, energies_of_rows, forces_across_runs, forces_between_blocks
 from meanfield.kernels.pair_weights import LOW, SPRING, Weight, energy_weight, force_weight
 from meanfield.kernels.product_pairs import add_product_forces, product_pays, product_sized
@@ -51,6 +52,11 @@ def add_pair_forces(x: Any, family: int, coupling: float, s: float, softening2: 
     """
     if family == SPRING:
         _add_spring_forces(x, coupling, out)
+        return
+    if not (x.flags.c_contiguous and out.flags.c_contiguous):
+        total = np.ascontiguousarray(out)
+        add_pair_forces(np.ascontiguousarray(x), family, coupling, s, softening2, core2, total)
+        out[...] = total
         return
     weight, power, factor = force_weight(family, s)
     for part, safe in _parts(x, weight, max(softening2, core2)):
@@ -89,23 +95,18 @@ def _forces_of_runs(kernel: Any, x: Any, scale: float, power: float, soft: float
         columns, forces = _scratch(2, dim, n)
         for run in range(runs):
             _run_in_blocks(kernel, x[run], scale, power, soft, floor, size, columns, forces, out[run])
-    elif several and runs > 1:
-        work = _scratch(2 * min(runs, _PIECES), dim, n)
-        _runs_in_pieces(kernel, x, scale, power, soft, floor, size, work, out)
     else:
-        columns, forces = _scratch(2, dim, n)
-        _runs_in_turn(kernel, x, 0, runs, scale, power, soft, floor, size, columns, forces, out)
+        pieces = min(runs, _PIECES) if several else 1
+        share(_runs_in_turn, pieces, kernel, pieces, x, scale, power, soft, floor, size, _scratch(2 * pieces, dim, n), out)
 
 
 def _forces_across_runs(kernel: Any, x: Any, scale: float, power: float, soft: float, floor: float, out: Any) -> None:
     runs, n, dim = x.shape
     bundles = -(-runs // LANES)
     several = active_threads() > 1 and runs * n * n >= _ONE_THREAD_BELOW and bundles > 1
-    work = _aligned((min(bundles, _PIECES) if several else 1, 2 * n * dim * LANES))
-    if several:
-        _bundles_in_pieces(kernel, x, scale, power, soft, floor, work, out)
-    else:
-        _bundles_in_turn(kernel, x, 0, bundles, scale, power, soft, floor, work[0], out)
+    pieces = min(bundles, _PIECES) if several else 1
+    work = _aligned((pieces, 2 * n * dim * LANES))
+    share(_bundles_in_turn, pieces, kernel, pieces, x, scale, power, soft, floor, work, out)
 
 
 def pair_energies(x: Any, family: int, coupling: float, s: float, softening2: float, rows: Any, out: Any) -> None:
@@ -135,20 +136,19 @@ def _parts(x: Any, weight: Weight, smallest: float) -> list[tuple[Any, bool]]:
     """(runs or None for all, whether they need the safe loops), decided run by run."""
     if weight.always_safe:
         return [(None, True)]
-    if _ordinary(x, smallest < LOW):
+    if _ordinary(x.reshape(-1), smallest < LOW):
         return [(None, False)]
-    ordinary = np.array([_ordinary(x[run:run + 1], smallest < LOW) for run in range(len(x))])
+    ordinary = np.array([_ordinary(x[run].reshape(-1), smallest < LOW) for run in range(len(x))])
     return [(np.flatnonzero(chosen), safe) for chosen, safe in ((ordinary, False), (~ordinary, True)) if chosen.any()]
 
 
 @njit()
-def _ordinary(x, unsoftened):  # type: ignore[no-untyped-def]
+def _ordinary(flat, unsoftened):  # type: ignore[no-untyped-def]
     """Whether every squared distance between different positions is surely in [LOW, HIGH].
 
     Two numbers closer than 2^-120 that are not equal are both below 2^-66, as float64 has 53 bits.
     """
     wrong = 0
-    flat = x.reshape(-1)
     for i in range(flat.size):
         size = abs(flat[i])
         wrong += size > 2.0**110
@@ -194,7 +194,7 @@ def _unload(columns, scale, out):  # type: ignore[no-untyped-def]
             out[k, a] += scale * columns[a, k]
 
 
-@njit()
+@njit(inline=True)
 def _meet(kernel, turn, table, size, n, power, soft, floor, columns, forces):  # type: ignore[no-untyped-def]
     """The two blocks that meet at a table in a turn of the tournament."""
     blocks = -(-n // size)
@@ -204,34 +204,32 @@ def _meet(kernel, turn, table, size, n, power, soft, floor, columns, forces):  #
         call(kernel, (columns, forces, one * size, one * size + size, two * size, last, power, soft, floor))
 
 
-@njit()
+@njit(inline=True)
 def _stay(kernel, block, size, n, power, soft, floor, columns, forces):  # type: ignore[no-untyped-def]
     """The pairs inside one block."""
     first, last = block * size, min(block * size + size, n)
     call(kernel, (columns, forces, first, last, first, last, power, soft, floor))
 
 
-@njit()
-def _runs_in_turn(kernel, x, first, last, scale, power, soft, floor, size, columns, forces, out):  # type: ignore[no-untyped-def]
-    n = x.shape[1]
+@task("int64, int64, float64[:, :, ::1], float64, float64, float64, float64, int64, float64[:, :, ::1], float64[:, :, ::1]")
+def _runs_in_turn(piece, kernel, pieces, x, scale, power, soft, floor, size, work, out):  # type: ignore[no-untyped-def]
+    runs, n, dim = x.shape
+    columns, forces = work[2 * piece], work[2 * piece + 1]
     blocks = -(-n // size)
-    for run in range(first, last):
-        _load(x[run], columns, forces)
-        for block in range(blocks):
-            _stay(kernel, block, size, n, power, soft, floor, columns, forces)
-        for turn in range(blocks + blocks % 2 - 1):
-            for table in range((blocks + 1) // 2):
-                _meet(kernel, turn, table, size, n, power, soft, floor, columns, forces)
-        _unload(forces, scale, out[run])
-
-
-@njit(parallel=True)
-def _runs_in_pieces(kernel, x, scale, power, soft, floor, size, work, out):  # type: ignore[no-untyped-def]
-    runs, pieces = x.shape[0], work.shape[0] // 2
-    for index in prange(pieces):
-        piece = np.int64(index)
-        _runs_in_turn(kernel, x, piece * runs // pieces, (piece + 1) * runs // pieces, scale, power, soft, floor, size,
-                      work[2 * piece], work[2 * piece + 1], out)
+    for run in range(piece * runs // pieces, (piece + 1) * runs // pieces):
+        for k in range(n):
+            for a in range(dim):
+                columns[a, k], forces[a, k] = x[run, k, a], 0.0
+        for turn in range(-1, blocks + blocks % 2 - 1):
+            # first every block with itself
+            for table in range((blocks + 1) // 2 if turn >= 0 else blocks):
+                one, two = pair_at_table(turn, table, blocks) if turn >= 0 else (table, table)
+                if two < blocks:
+                    i0, j0 = one * size, two * size
+                    call(kernel, (columns, forces, i0, min(i0 + size, n), j0, min(j0 + size, n), power, soft, floor))
+        for k in range(n):
+            for a in range(dim):
+                out[run, k, a] += scale * forces[a, k]
 
 
 @njit(parallel=True)
@@ -247,10 +245,11 @@ def _run_in_blocks(kernel, x, scale, power, soft, floor, size, columns, forces, 
     _unload(forces, scale, out)
 
 
-@njit()
-def _bundles_in_turn(kernel, x, first, last, scale, power, soft, floor, work, out):  # type: ignore[no-untyped-def]
+@task("int64, int64, float64[:, :, ::1], float64, float64, float64, float64, float64[:, ::1], float64[:, :, ::1]")
+def _bundles_in_turn(piece, kernel, pieces, x, scale, power, soft, floor, all_work, out):  # type: ignore[no-untyped-def]
     runs, n, dim = x.shape
-    for bundle in range(first, last):
+    bundles, work = -(-runs // LANES), all_work[piece]
+    for bundle in range(piece * bundles // pieces, (piece + 1) * bundles // pieces):
         run = bundle * LANES
         there = min(LANES, runs - run)
         work[:] = 0.0
@@ -265,15 +264,6 @@ def _bundles_in_turn(kernel, x, first, last, scale, power, soft, floor, work, ou
                 row = work[((2 * k + 1) * dim + a) * LANES:((2 * k + 1) * dim + a + 1) * LANES]
                 for r in range(there):
                     out[run + r, k, a] += scale * row[r]
-
-
-@njit(parallel=True)
-def _bundles_in_pieces(kernel, x, scale, power, soft, floor, work, out):  # type: ignore[no-untyped-def]
-    bundles, pieces = -(-x.shape[0] // LANES), work.shape[0]
-    for index in prange(pieces):
-        piece = np.int64(index)
-        _bundles_in_turn(kernel, x, piece * bundles // pieces, (piece + 1) * bundles // pieces, scale, power, soft, floor,
-                         work[piece], out)
 
 
 @njit()

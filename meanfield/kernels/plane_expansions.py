@@ -48,7 +48,7 @@ def _exponential_terms(zr, zi, inverse_factorial, re, im):  # type: ignore[no-un
         pr, pi = pr * zr - pi * zi, pr * zi + pi * zr
 
 
-@njit(inline=True)
+@njit(part=True)
 def inverse_of(radius):  # type: ignore[no-untyped-def]
     """1 / radius, and 0 for a node whose particles coincide: they then all sit at its centre."""
     return 1.0 / radius if radius > 0.0 else 0.0

@@ -29,7 +29,7 @@ _TASKS = 64  # more than the threads that can matter
 _CUT = 5  # subtrees below this level are tasks
 
 
-@njit(inline=True)
+@njit(part=True)
 def _pivot(key, low, high, k, sample):  # type: ignore[no-untyped-def]
     """A guess of the key that belongs at k: the same quantile of a sample."""
     size = min(sample.size, max(3, (high - low) >> 4))
@@ -190,8 +190,8 @@ def _sweep(tx, ty, sx, sy, softening2, core2, fx, fy):  # type: ignore[no-untype
 
 @task("int64, int64, int64, int64, float64[:, ::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[:, ::1], "
       "float64[:, :, :, ::1]")
-def _up(number, depth, top, bottom, leaves, all_px, all_py, all_centre, all_radius,  # type: ignore[no-untyped-def]
-        factorial, all_up):
+def _up(number, depth, top, bottom, leaves, all_px, all_py, all_centre,  # type: ignore[no-untyped-def]
+        all_radius, factorial, all_up):
     """Moments of the nodes of levels bottom - 1 to top below one node of level ``top``, with ``leaves`` the leaves first."""
     run, subtree = number >> top, number & ((1 << top) - 1)
     px, py, centre, radius, up = all_px[run], all_py[run], all_centre[run], all_radius[run], all_up[run]
@@ -268,4 +268,5 @@ def fall(px: Array, py: Array, order: Any, depth: int, centre: Array, radius: Ar
     cut = min(depth, _CUT)
     for top, bottom in ((0, cut), (cut, depth)):
         share(_down, len(px) << top, top, bottom, centre, radius, factorial, local)
-    share(_near, len(px) << cut, cut, depth, px, py, centre, radius, local, near_start, near, longest, *law, order, scale, out)
+    share(_near, len(px) << cut, cut, depth, px, py, centre, radius, local, near_start, near, longest, *law, order,
+          scale, out)

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from meanfield._numba import active_threads, call, kernel, njit, prange, thread_id
+from meanfield._numba import active_threads, call, njit, prange, thread_id
+from meanfield._tasks import kernel
 from meanfield.kernels.pair_loops import NAMES, expand
 from meanfield.kernels.pair_weights import Weight
 from meanfield.kernels.tournament import pair_at_table

@@ -32,7 +32,7 @@ def tree_depth(n: int, leaf: float) -> int:
     return max(0, round(math.log2(n / leaf))) if n > leaf else 0
 
 
-@njit(inline=True)
+@njit(part=True)
 def edge(i, level, n):  # type: ignore[no-untyped-def]
     """First particle of node i: nodes hold a multiple of four, the stride of the loops (the last one takes the rest)."""
     return n if i == 1 << level else ((i * (n >> 2)) >> level) << 2
