@@ -1,7 +1,7 @@
 """Compiled functions that are compiled once: called by symbol, and shared out over threads by one common loop.
 
 Numba compiles a function that compiled functions call on its own, then again inside each of its callers, and a parallel
-loop around it once more; the fast sums took 20 to 27 s of compiling that way and take a third of it this way. And as
+loop around it once more; the fast sums took 20 to 27 s of compiling that way and take 7 to 11 s this way. And as
 there is one copy of each function, no number depends on whether the cache was warm.
 
 ``alone``: a function that returns nothing; compiled functions call it with ``_numba.call(function, (arguments))``.
