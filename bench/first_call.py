@@ -58,9 +58,9 @@ problem = mf.Problem(mf.Interval(-1.0, 1.0), mf.Quadratic(), mf.Log(1.0), 1.0)
 call = lambda: mf.solve(problem, mf.Grid(50), t_end=0.02)
 """,
     "transport on the line": """
-from meanfield.diagnostics.transport import wasserstein_1d
+from meanfield.diagnostics.transport import atoms, transport_1d
 a, b = np.random.default_rng(0).uniform(size=(2, 100))
-call = lambda: wasserstein_1d(a, b[:70])
+call = lambda: transport_1d(atoms(a), atoms(b[:70]))
 """,
 }
 

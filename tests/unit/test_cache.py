@@ -39,7 +39,7 @@ def test_bug_38_editing_a_callee_is_seen(copy, tmp_path):
     assert run(path=copy, **cache) == before
     flux = copy / "meanfield" / "kernels" / "flux.py"
     source = flux.read_text()
-    changed = source.replace("c = conductance[i, j]", "c = 2.0 * conductance[i, j]")
+    changed = source.replace("b = temperature * _bernoulli(", "b = 2.0 * temperature * _bernoulli(")
     assert changed != source
     flux.write_text(changed)
     assert run(path=copy, **cache)[1] != before[1]
