@@ -13,7 +13,7 @@ SETTINGS = {"grid": mf.Grid(200), "dt": 2e-3, "t_end": 0.1, "times": [0.0, 0.02,
 
 
 def test_independent_points_are_at_their_exact_distance(truths):
-    found = mf.converge(FREE, [10, 100, 1000], 200, **SETTINGS)
+    found = mf.converge(FREE, [10, 100, 1000], 100, **SETTINGS)
     for n in (10, 100, 1000):
         exact = truths["wasserstein1_uniform"]["values"][f"EW1_N{n}"]
         z = (found["error"].sel(n_particles=n) - exact) / found["error_stderr"].sel(n_particles=n)
