@@ -177,7 +177,8 @@ def test_log_gas_down_to_1e_30():
     n, beta, values = 64, 2.0, [-1.3, -0.9, -0.6, -0.4, -0.3]
     exact = np.array([Selberg(n, beta).exact(a) for a in values])
     problem = mf.Problem(mf.Interval(0, 1), mf.Zero(), mf.Log(), beta)
-    found = mf.estimate_rate(problem, log_x, values, n_particles=n, seed=4, n_runs=8, effective_samples=200)
+    # with fewer samples 2 % of the rate at -0.6 would be but two of its standard errors
+    found = mf.estimate_rate(problem, log_x, values, n_particles=n, seed=4)
     check(found, exact[:, 0], exact[:, 1])
     assert exact[-1, 0] < -30 * math.log(10)
     limit = mf.rate_function(problem, log_x, values, mf.Grid(400), method="extrapolated")
