@@ -109,9 +109,9 @@ def _kuramoto(quick: bool, seed: int, threads: int | None, progress: bool) -> tu
     right.plot([r["K"] for r in rows], [r["solve"] for r in rows], "s", color=BLUE, markersize=5, fillstyle="none",
                label=f"density, t = {t_end:g}")
     right.errorbar([r["K"] for r in rows], [r["particles"] for r in rows], yerr=[r["stderr"] for r in rows], fmt="o",
-                   color=VERMILION, markersize=3, capsize=2, label=f"{runs} runs of N = {n:,}, mean over the last half")
+                   color=VERMILION, markersize=3, capsize=2, label=f"{runs} runs, N = {n:,}")
     right.axvline(2.0, color=SKY, linewidth=1, linestyle=":")
-    right.set(xlabel=r"coupling K (with $\beta$ = 1)", ylabel="order parameter r, late", ylim=(-0.03, 1))
+    right.set(xlabel=r"coupling K (with $\beta$ = 1)", ylabel=f"mean r from t = {t_end / 2:g} to {t_end:g}", ylim=(-0.03, 1))
     legend(right, loc="lower right")
     return figure, {"beta": 1.0, "n_particles": n, "runs": runs, "t_end": t_end, "dt": dt, "rows": rows}
 
