@@ -66,7 +66,8 @@ CASES: dict[str, Case] = {
                      mf.Grid(600), _bumps, (0.0, 0.1, 0.4, 1.0), 1e-3),
     "line": Case("log gas, line", mf.Problem(mf.FreeSpace(1), mf.Quadratic(), mf.Log(), 4.0),
                  mf.Grid(800, window=(-6, 6)), _bumps, (0.0, 0.1, 0.4, 1.0), 1e-3),
-    # below the transition: above it fluctuations grow, and no N is at the floor
+    # below the transition, where fluctuations at rest are 1 / sqrt(1 - K / 2) = 1.4 times those of independent points;
+    # above it they grow, and no N is at the floor
     "circle": Case("Kuramoto, K = 1", mf.Problem(mf.Torus(2 * math.pi, 1), mf.Zero(), mf.CosinePair(1.0), 1.0),
                    mf.Grid(400), lambda x: 1 + 0.8 * np.cos(x - 2), (0.0, 0.5, 1.0, 4.0), 5e-3),
     "box": Case("log gas, rectangle", mf.Problem(mf.Box([-1, -0.6], [1, 0.6]), mf.Quadratic(), mf.Log(), 5.0),
