@@ -6,6 +6,7 @@ from meanfield._numba import njit
 
 __all__ = ["add_inflow", "add_response", "blend_to_positive", "defect", "drift_ratio", "totals", "transpose"]
 
+_NOTHING = 1e-290  # flows whose reciprocal could overflow (0 times inf is not a number) are not worth a cut
 _TILE = 16
 _BLOCK = 512  # terms added up before they join the sum: round-off grows with the number of blocks only
 
@@ -104,13 +105,13 @@ def blend_to_positive(low, high, out):  # type: ignore[no-untyped-def]
     for j in range(lines):
         flow = low[0, j] - high[0, j]
         drained = max(flow, 0.0)
-        share = low[0, j] / drained if drained > low[0, j] else 1.0
+        share = low[0, j] / drained if drained > max(low[0, j], _NOTHING) else 1.0
         kept_before = 0.0
         for i in range(m):
             after = flow + low[i + 1, j] - high[i + 1, j] if i + 1 < m - 1 else 0.0
             if i + 1 < m:
                 drained = max(after, 0.0) + max(-flow, 0.0)
-                share_after = low[i + 1, j] / drained if drained > low[i + 1, j] else 1.0
+                share_after = low[i + 1, j] / drained if drained > max(low[i + 1, j], _NOTHING) else 1.0
             else:
                 share_after = 1.0
             kept = flow * (share if flow > 0.0 else share_after) if i < m - 1 else 0.0

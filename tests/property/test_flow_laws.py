@@ -68,3 +68,8 @@ def test_structure_whatever_the_problem(seed, s, strength, beta, t_end, shape):
 @settings(max_examples=10_000)
 def test_structure_whatever_the_problem_ten_thousand_times(seed, s, strength, beta, t_end, shape):
     check(seed, s, strength, beta, t_end, shape)
+
+
+def test_flows_near_underflow_are_numbers():
+    """A narrow start at zero temperature: densities of 1e-163 beside nothing once made 0 times inf."""
+    check(1791, 0.5, 1.0, math.inf, 1.0, "narrow")
